@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::{LateError, LateStore, intents, queries, queries::NamedResult, records::RecordedCall, settling};
+use super::{LateError, LateStore, intents, queries::NamedResult, records::RecordedCall, settling};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -46,7 +46,7 @@ impl<'l> CarryOver<'l> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let mut results = queries::read_posted(late, caller, &names, by).await?;
+        let mut results = late.read_posted(caller, &names, by).await?;
         results.retain(|(_, call)| {
             call.origin.as_ref() == Some(origin)
                 && call.lane.as_ref() != Some(lane.as_bytes())

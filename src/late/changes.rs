@@ -2,12 +2,10 @@
 
 use super::{
     LateError, LateStore,
-    call_label::call_label,
     calls::CallQuery,
     events::Notices,
     matching,
     pending::delivery_value,
-    queries,
     records::{RecordedCall, RecordedCallState},
 };
 use crate::{
@@ -15,6 +13,7 @@ use crate::{
     clock,
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
     repair::contains_result,
+    telemetry::dashboard::LateCallLabel,
 };
 
 /// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
@@ -32,7 +31,7 @@ pub(super) async fn acknowledge_call(
     };
     // A repeated acknowledgement succeeds too, but is counted once.
     if changed {
-        let label = call_label(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_event_of("acked", label);
     }
     Ok(call.state == RecordedCallState::Acked)
@@ -66,7 +65,8 @@ pub(super) async fn mark_answered(
             .remove_call(&RecordKey::new(RecordKind::Call, principal, *name));
         Notices::forget_deadline(late, (principal, Principal::from_bytes(call.account)), *name);
         if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
-            && queries::posted_content(late, principal, *name, clock::unix_time())
+            && late
+                .posted_content(principal, *name, clock::unix_time())
                 .await?
                 .is_some_and(|posted| contains_result(content, &posted))
         {
@@ -84,7 +84,7 @@ pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: 
         is_put_in.then(|| call.is_withheld = true).is_some()
     });
     if let Some((call, true)) = withheld.await? {
-        let label = call_label(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_event_of("withheld", label);
         tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
     }
@@ -102,7 +102,7 @@ pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name:
         && let Some(posted) = call.posted
     {
         let age = clock::unix_time().saturating_sub(posted.posted_at);
-        let label = call_label(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_delivery(age, Some(label));
     }
     Ok(())

@@ -17,7 +17,7 @@ use super::{
     settings::IntentUse,
 };
 use crate::{
-    auth::Principal,
+    auth::{Caller, Principal},
     clock,
     ledger::{Moment, RecordKey, Unread, read_by},
 };
@@ -38,31 +38,35 @@ impl fmt::Debug for EarlierRun {
     }
 }
 
-/// Returns the results of earlier runs, in the order of the calls. See [`LateStore::find_earlier_runs`].
-pub(super) async fn find_earlier_runs(
-    late: &LateStore,
-    principal: Principal,
-    calls: &[&NamedCallRecord],
-    by: Instant,
-) -> Result<Vec<Option<EarlierRun>>, Unread> {
-    let mut found = vec![None; calls.len()];
-    let keys = calls.iter().map(|call| intent_to_replay(late, principal, call));
-    let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
-    let (places, keys) = asked;
-    let intents = late.count_unread(read_by(&*late.0.ledger, keys, by).await)?;
-    let runs = try_join_all(intents.into_iter().map(|record| async {
-        match record.and_then(StoredIntent::from_record) {
-            Some(intent) => read_run(late, &intent).await,
-            None => Ok(None),
+impl LateStore {
+    /// Returns the results of earlier runs with the intents of these calls, in their order. Only calls of tools that are
+    /// configured for it have one.
+    pub async fn find_earlier_runs(
+        &self,
+        caller: Caller,
+        calls: &[&NamedCallRecord],
+        by: Instant,
+    ) -> Result<Vec<Option<EarlierRun>>, Unread> {
+        let principal = caller.principal();
+        let mut found = vec![None; calls.len()];
+        let keys = calls.iter().map(|call| intent_to_replay(self, principal, call));
+        let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
+        let (places, keys) = asked;
+        let intents = self.count_unread(read_by(&*self.0.ledger, keys, by).await)?;
+        let runs = try_join_all(intents.into_iter().map(|record| async {
+            match record.and_then(StoredIntent::from_record) {
+                Some(intent) => read_run(self, &intent).await,
+                None => Ok(None),
+            }
+        }));
+        let runs = timeout_at(by, runs).await.map_err(|_| Unread).and_then(|runs| runs);
+        for (at, run) in places.into_iter().zip(self.count_unread(runs)?) {
+            if let Some(slot) = found.get_mut(at) {
+                *slot = run;
+            }
         }
-    }));
-    let runs = timeout_at(by, runs).await.map_err(|_| Unread).and_then(|runs| runs);
-    for (at, run) in places.into_iter().zip(late.count_unread(runs)?) {
-        if let Some(slot) = found.get_mut(at) {
-            *slot = run;
-        }
+        Ok(found)
     }
-    Ok(found)
 }
 
 /// Returns the key of the intent whose result a call may get. Only tools that are configured for it have one.

@@ -8,7 +8,6 @@
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
 mod awaited_calls;
-mod call_label;
 mod call_state;
 mod calls;
 mod cancels;
@@ -53,14 +52,13 @@ mod settling;
 mod store_inner;
 mod surfaces;
 mod tasks;
-mod upkeep;
 mod wait_reason;
 mod webhook;
 mod worker;
 
 use std::{fmt, sync::Arc};
 
-use tokio::time::Instant;
+use tokio::sync::Notify;
 
 pub use awaited_calls::AwaitedCalls;
 pub use calls::{CallQuery, FoundResult, ObservedCall};
@@ -102,12 +100,11 @@ use crate::{
     auth::{Caller, Owner, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{CommitStep, Ledger, Record, RecordName, Unread, retry_conflicts},
+    ledger::{Ledger, RecordName, Unread},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
-use matching::{NamedCall, Service};
-use records::RecordedCall;
+use matching::Service;
 use store_inner::LateStoreInner;
 use worker::LateWriter;
 
@@ -197,20 +194,6 @@ impl LateStore {
         Owner::of_principal(&self.0.owners, caller.principal())
     }
 
-    /// Returns `true` if calls of this tool are recorded: a service answers them, and this process knows the caller as
-    /// verified.
-    pub fn is_recorded(&self, caller: Caller, tool: &[u8]) -> bool {
-        recording::is_recorded(self, caller, tool)
-    }
-
-    /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
-    ///
-    /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
-    /// names it is then parked.
-    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedJob> {
-        recording::record_calls(self, caller, calls)
-    }
-
     /// Returns the calls for which parked results wait that name the caller as their owner.
     pub fn awaited_calls(&self, caller: Caller) -> AwaitedCalls {
         self.0.awaited.calls_of(|| self.owner_of(caller))
@@ -287,11 +270,6 @@ impl LateStore {
         self.0.left_at.insert(*lane.as_bytes(), clock::unix_time());
     }
 
-    /// Notes that a caller reads its feed or its outstanding results: it learns of them without a conversation.
-    pub fn note_read(&self, caller: Caller) {
-        surfaces::note_read(self, caller);
-    }
-
     /// Subscribes to the caller's results that are posted from now on.
     pub fn subscribe(&self, caller: Caller) -> ResultFeed {
         self.0.feed.subscribe(caller.principal())
@@ -308,60 +286,6 @@ impl LateStore {
         self.flush_jobs().await;
     }
 
-    /// Withdraws a posted result that no request contains yet: the call waits again.
-    pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
-        self.0.jobs.await_call(named.call_id).await;
-        retry_conflicts(|| posting::try_withdraw(self, named)).await
-    }
-
-    /// Extends the deadline of a call on which its service still works.
-    pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
-        self.0.jobs.await_call(named.call_id).await;
-        retry_conflicts(|| posting::try_extend(self, named)).await
-    }
-
-    /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,
-    /// else by its id, lane, tool and input.
-    pub async fn find_calls(
-        &self,
-        caller: Caller,
-        lane: Option<LaneId>,
-        wanted: &[CallQuery],
-        by: Instant,
-    ) -> Result<Vec<Option<FoundCall>>, Unread> {
-        if !self.is_used() || wanted.is_empty() {
-            return Ok(wanted.iter().map(|_| None).collect());
-        }
-        queries::find_calls(self, caller, lane, wanted, by).await
-    }
-
-    /// Returns the results of earlier runs with the intents of these calls, in their order. Only calls of tools that are
-    /// configured for it have one.
-    pub async fn find_earlier_runs(
-        &self,
-        caller: Caller,
-        calls: &[&NamedCallRecord],
-        by: Instant,
-    ) -> Result<Vec<Option<EarlierRun>>, Unread> {
-        earlier_runs::find_earlier_runs(self, caller.principal(), calls, by).await
-    }
-
-    /// Returns one page of the caller's calls. The first page is after 0.
-    pub async fn list_calls(
-        &self,
-        caller: Caller,
-        filter: CallFilter,
-        after: u64,
-        limit: usize,
-    ) -> Result<CallPage, LateError> {
-        queries::list_calls(self, caller, filter, after, limit).await
-    }
-
-    /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
-    pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
-        queries::list_waiting_after(self, caller, last).await
-    }
-
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
     /// with the hash of a client's answer that contains the result.
     pub fn find_posted(
@@ -370,26 +294,6 @@ impl LateStore {
         names: impl Iterator<Item = RecordName>,
     ) -> Vec<(RecordName, Option<u64>)> {
         self.0.posted.find_posted(caller.principal(), names)
-    }
-
-    /// Returns the calls with these names that have a posted result, in posting order, without their contents.
-    pub async fn read_posted(
-        &self,
-        caller: Caller,
-        names: &[RecordName],
-        by: Instant,
-    ) -> Result<Vec<NamedResult>, Unread> {
-        queries::read_posted(self, caller, names, by).await
-    }
-
-    /// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
-    pub async fn read_contents(
-        &self,
-        caller: Caller,
-        results: &[NamedResult],
-        by: Instant,
-    ) -> Result<Vec<Option<String>>, Unread> {
-        queries::read_contents(self, caller, results, by).await
     }
 
     /// Notes that a client's answer, by its hash, contains the posted result of its call. Does not wait.
@@ -427,44 +331,25 @@ impl LateStore {
         }
     }
 
-    /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
-    pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
-        queries::count_waiting(self, caller).await
-    }
-
     /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.
     pub fn has_posted(&self, caller: Caller) -> bool {
         self.is_used() && self.0.posted.has_any(caller.principal(), clock::unix_time())
     }
 
-    /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
-    ///
-    /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
-    /// have acknowledged a result before this one was told of it.
-    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
-        if self.is_used() && caller.is_authenticated() {
-            queries::load_posted(self, caller, is_patient, by).await?;
-        }
-        Ok(())
-    }
-
     /// Runs the tasks that keep memory up to date, until all other handles are dropped. Until they have read the callers
     /// with posted results, every caller may have some.
     pub async fn run_upkeep(self) {
-        upkeep::run(self).await;
-    }
-
-    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.
-    /// Reusable ids are never found.
-    pub async fn look_up_calls(
-        &self,
-        caller: Caller,
-        ids: &[Vec<u8>],
-    ) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
-        // Calls with reusable ids have names of another form, so this read never finds them.
-        let strong = ids.iter().map(|id| record_names::strong_call_name(id));
-        let names: Vec<RecordName> = strong.collect();
-        queries::look_up_calls(self, caller, &names).await
+        if !self.is_used() {
+            return;
+        }
+        let (owners, ledger) = (self.0.record_owners.clone(), Arc::downgrade(&self.0.ledger));
+        // The handle is dropped first: these tasks must not keep the store alive.
+        let store = Arc::downgrade(&self.0);
+        drop(self);
+        // Several notices during one search ask for one more.
+        let missed = Notify::new();
+        let news = other_replicas::follow_replicas(store.clone(), &missed);
+        tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
     }
 
     /// Queues a job for the worker. If the queue is full the job is lost, and counted.
@@ -477,10 +362,5 @@ impl LateStore {
             .queue_job(job)
             .map_err(|job| worker::note_lost(self, &job))
             .ok()
-    }
-
-    /// Builds the step that writes a changed call.
-    fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
-        retention::replace_step(record, call, self.0.settings.ttl)
     }
 }

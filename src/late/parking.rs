@@ -13,7 +13,6 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{
     LateError, LateStore, LateStoreInner,
-    call_label::call_label,
     jobs::LateJob,
     matching::{NamedCall, Service},
     record_names,
@@ -24,6 +23,7 @@ use crate::{
     auth::Principal,
     clock,
     ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
+    telemetry::dashboard::LateCallLabel,
 };
 
 /// The time between two searches for parked results that have expired: 10 minutes.
@@ -68,7 +68,7 @@ pub(super) async fn park_result(
         }
     } else {
         let tool = named.described.map(|(tool, _)| tool);
-        let label = call_label(named.call_id, tool);
+        let label = LateCallLabel::new(named.call_id, tool);
         late.0.telemetry.record_late_event_of("parked", label);
     }
     note_parked(late, key, &parked);

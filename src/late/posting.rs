@@ -1,9 +1,7 @@
 //! Requests of tool services: a posted result, its withdrawal, and a heartbeat of a call that still runs.
 
 use super::{
-    LateError, LateStore,
-    call_label::call_label,
-    intents,
+    LateError, LateStore, intents,
     matching::{self, NamedCall},
     parking,
     records::{PostedResult, RecordedCall, RecordedCallState},
@@ -13,8 +11,9 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
     repair::is_strong,
+    telemetry::dashboard::LateCallLabel,
 };
 
 /// The outcome of a heartbeat.
@@ -84,11 +83,16 @@ pub enum WithdrawOutcome {
     Unknown,
 }
 
+impl LateStore {
+    /// Withdraws a posted result that no request contains yet: the call waits again.
+    pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
+        self.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| try_withdraw(self, named)).await
+    }
+}
+
 /// Withdraws a posted result that no request contains yet. Returns `None` if another writer changed its call first.
-pub(super) async fn try_withdraw(
-    late: &LateStore,
-    named: &NamedCall<'_>,
-) -> Result<Option<WithdrawOutcome>, LateError> {
+async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<WithdrawOutcome>, LateError> {
     let now = clock::unix_time();
     let (record, mut call) = match settling::find_call(late, named, None, now).await? {
         MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
@@ -110,7 +114,7 @@ pub(super) async fn try_withdraw(
     if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
         let principal = Principal::from_bytes(record.key.principal);
         late.0.posted.forget(principal, record.key.name, record.expires_at);
-        let label = call_label(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_event_of("withdrawn", label);
         return Ok(Some(WithdrawOutcome::Withdrawn));
     }
@@ -130,8 +134,16 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
     true
 }
 
+impl LateStore {
+    /// Extends the deadline of a call on which its service still works.
+    pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
+        self.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| try_extend(self, named)).await
+    }
+}
+
 /// Extends the deadline of a call on which its service still works. Returns `None` if another writer changed it first.
-pub(super) async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
+async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
     let now = clock::unix_time();
     let (record, mut call) = match settling::find_call(late, named, None, now).await? {
         MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),

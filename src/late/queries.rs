@@ -10,6 +10,7 @@ use super::{
     matching,
     pending::{Reading, delivery_value},
     read_result::ReadResult,
+    record_names,
     records::{RecordedCall, StoredContent},
 };
 use crate::{
@@ -60,41 +61,48 @@ pub enum FoundCall {
     Open(Box<NamedCallRecord>),
 }
 
-/// Returns the records of these calls. See [`LateStore::find_calls`].
-pub(super) async fn find_calls(
-    late: &LateStore,
-    caller: Caller,
-    lane: Option<LaneId>,
-    wanted: &[CallQuery],
-    by: Instant,
-) -> Result<Vec<Option<FoundCall>>, Unread> {
-    let mut found: Vec<Option<FoundCall>> = wanted.iter().map(|_| None).collect();
-    // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
-    let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
-    let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
-    let named = asked.flat_map(|(at, call)| {
-        let names = LateStore::call_names(lane, call).into_iter();
-        names.map(move |name| ((at, call), name))
-    });
-    let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
-    // The contents come last: the mark of a result that is older than its content is then refused.
-    let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
-    let mut calls = late.count_unread(read_by(&*late.0.ledger, keys, by).await)?;
-    let contents = calls.split_off(names.len());
-    let mut is_found = vec![false; wanted.len()];
-    for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
-        // The first record that is of this call decides, even if it has no result yet.
-        let recorded = record.and_then(|record| Some((RecordedCall::decode(&record.value)?, record)));
-        let recorded = recorded.filter(|(recorded, _)| matching::is_call_of_body(recorded, query));
-        let (Some((recorded, record)), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at))
-        else {
-            continue;
-        };
-        if !std::mem::replace(known, true) {
-            *slot = Some(matched_call(&record, recorded, content));
+impl LateStore {
+    /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,
+    /// else by its id, lane, tool and input.
+    pub async fn find_calls(
+        &self,
+        caller: Caller,
+        lane: Option<LaneId>,
+        wanted: &[CallQuery],
+        by: Instant,
+    ) -> Result<Vec<Option<FoundCall>>, Unread> {
+        if !self.is_used() || wanted.is_empty() {
+            return Ok(wanted.iter().map(|_| None).collect());
         }
+        let mut found: Vec<Option<FoundCall>> = wanted.iter().map(|_| None).collect();
+        // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
+        let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
+        let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
+        let named = asked.flat_map(|(at, call)| {
+            let names = LateStore::call_names(lane, call).into_iter();
+            names.map(move |name| ((at, call), name))
+        });
+        let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
+        // The contents come last: the mark of a result that is older than its content is then refused.
+        let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
+        let mut calls = self.count_unread(read_by(&*self.0.ledger, keys, by).await)?;
+        let contents = calls.split_off(names.len());
+        let mut is_found = vec![false; wanted.len()];
+        for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
+            // The first record that is of this call decides, even if it has no result yet.
+            let recorded = record.and_then(|record| Some((RecordedCall::decode(&record.value)?, record)));
+            let recorded = recorded.filter(|(recorded, _)| matching::is_call_of_body(recorded, query));
+            let (Some((recorded, record)), Some(slot), Some(known)) =
+                (recorded, found.get_mut(at), is_found.get_mut(at))
+            else {
+                continue;
+            };
+            if !std::mem::replace(known, true) {
+                *slot = Some(matched_call(&record, recorded, content));
+            }
+        }
+        Ok(found)
     }
-    Ok(found)
 }
 
 /// Returns a call with its result, unless a provider has refused that.
@@ -114,34 +122,36 @@ fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) 
     }
 }
 
-/// Returns one page of the caller's calls, after the cursor `after`.
-pub(super) async fn list_calls(
-    late: &LateStore,
-    caller: Caller,
-    filter: CallFilter,
-    after: u64,
-    limit: usize,
-) -> Result<CallPage, LateError> {
-    let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
-    // Deliveries are inserted with their results, so their order is the posting order.
-    let kind = if filter.is_open {
-        RecordKind::Call
-    } else {
-        RecordKind::Delivery
-    };
-    let (mut found, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
-    // One more than asked for tells that there is a next page.
-    while found.len() <= limit {
-        let page = late.0.ledger.list_after(kind, principal, after, ROWS_MAX, now).await?;
-        let Some((last, _)) = page.last() else { break };
-        (after, found) = (*last, append_page(late, caller, filter, page, found).await?);
+impl LateStore {
+    /// Returns one page of the caller's calls. The first page is after 0.
+    pub async fn list_calls(
+        &self,
+        caller: Caller,
+        filter: CallFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<CallPage, LateError> {
+        let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+        // Deliveries are inserted with their results, so their order is the posting order.
+        let kind = if filter.is_open {
+            RecordKind::Call
+        } else {
+            RecordKind::Delivery
+        };
+        let (mut found, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
+        // One more than asked for tells that there is a next page.
+        while found.len() <= limit {
+            let page = self.0.ledger.list_after(kind, principal, after, ROWS_MAX, now).await?;
+            let Some((last, _)) = page.last() else { break };
+            (after, found) = (*last, append_page(self, caller, filter, page, found).await?);
+        }
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        Ok(CallPage {
+            next: found.last().map(|(place, _)| *place).filter(|_| has_more),
+            calls: found.into_iter().map(|(_, call)| call).collect(),
+        })
     }
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    Ok(CallPage {
-        next: found.last().map(|(place, _)| *place).filter(|_| has_more),
-        calls: found.into_iter().map(|(_, call)| call).collect(),
-    })
 }
 
 /// Appends those calls of one page of records that the filter wants, each with its place.
@@ -174,63 +184,67 @@ async fn append_page(
     Ok(found)
 }
 
-/// Returns the waiting results after that with the name `last`, or all of them if it is unknown.
-pub(super) async fn list_waiting_after(
-    late: &LateStore,
-    caller: Caller,
-    last: RecordName,
-) -> Result<Vec<NamedResult>, LateError> {
-    let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
-    let (mut after, mut start) = (0, 0);
-    loop {
-        let list = late
-            .0
-            .ledger
-            .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
-        let page = list.await?;
-        let Some((end, _)) = page.last() else { break };
-        after = *end;
-        if let Some((place, _)) = page.iter().find(|(_, record)| record.key.name == last) {
-            start = *place;
-            break;
+impl LateStore {
+    /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
+    pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
+        let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+        let (mut after, mut start) = (0, 0);
+        loop {
+            let list = self
+                .0
+                .ledger
+                .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
+            let page = list.await?;
+            let Some((end, _)) = page.last() else { break };
+            after = *end;
+            if let Some((place, _)) = page.iter().find(|(_, record)| record.key.name == last) {
+                start = *place;
+                break;
+            }
         }
+        let page = self.list_calls(caller, CallFilter::default(), start, ROWS_MAX).await?;
+        Ok(page.calls)
     }
-    let page = list_calls(late, caller, CallFilter::default(), start, ROWS_MAX).await?;
-    Ok(page.calls)
-}
 
-/// Returns the calls with these names that have a posted result, in posting order, without their contents.
-pub(super) async fn read_posted(
-    late: &LateStore,
-    caller: Caller,
-    names: &[RecordName],
-    by: Instant,
-) -> Result<Vec<NamedResult>, Unread> {
-    let records = late.count_unread(read_by(&*late.0.ledger, call_keys(caller, names), by).await)?;
-    let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
-    posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
-    Ok(posted)
-}
-
-/// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
-pub(super) async fn read_contents(
-    late: &LateStore,
-    caller: Caller,
-    results: &[NamedResult],
-    by: Instant,
-) -> Result<Vec<Option<String>>, Unread> {
-    let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
-    let read = read_by(&*late.0.ledger, content_keys(caller, &names), by).await;
-    Ok(with_contents(results, late.count_unread(read)?))
-}
-
-/// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
-pub(super) async fn load_posted(late: &LateStore, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
-    if is_patient {
-        late.0.load_cooldowns.invalidate(&caller.principal());
+    /// Returns the calls with these names that have a posted result, in posting order, without their contents.
+    pub async fn read_posted(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
+        by: Instant,
+    ) -> Result<Vec<NamedResult>, Unread> {
+        let records = self.count_unread(read_by(&*self.0.ledger, call_keys(caller, names), by).await)?;
+        let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
+        posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
+        Ok(posted)
     }
-    let is_fresh = is_patient && !late.0.ledger.is_exclusive();
-    late.count_unread(read_all_posted(late, caller, is_fresh, by).await)
+
+    /// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
+    pub async fn read_contents(
+        &self,
+        caller: Caller,
+        results: &[NamedResult],
+        by: Instant,
+    ) -> Result<Vec<Option<String>>, Unread> {
+        let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
+        let read = read_by(&*self.0.ledger, content_keys(caller, &names), by).await;
+        Ok(with_contents(results, self.count_unread(read)?))
+    }
+
+    /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
+    ///
+    /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
+    /// have acknowledged a result before this one was told of it.
+    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
+        if !self.is_used() || !caller.is_authenticated() {
+            return Ok(());
+        }
+        if is_patient {
+            self.0.load_cooldowns.invalidate(&caller.principal());
+        }
+        let is_fresh = is_patient && !self.0.ledger.is_exclusive();
+        self.count_unread(read_all_posted(self, caller, is_fresh, by).await)
+    }
 }
 
 /// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
@@ -288,55 +302,61 @@ async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Readin
     }
 }
 
-/// Returns the number of results that wait for the caller. See [`LateStore::count_waiting`].
-pub(super) async fn count_waiting(late: &LateStore, caller: Caller) -> Result<usize, LateError> {
-    // The caller asks for nothing else, so that a cooldown does not count.
-    late.0.load_cooldowns.invalidate(&caller.principal());
-    let by = clock::now() + COUNT_TIMEOUT;
-    let is_fresh = !late.0.ledger.is_exclusive();
-    if late
-        .count_unread(read_all_posted(late, caller, is_fresh, by).await)
-        .is_err()
-    {
-        // Unknown is not none.
-        return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
+impl LateStore {
+    /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
+    pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
+        // The caller asks for nothing else, so that a cooldown does not count.
+        self.0.load_cooldowns.invalidate(&caller.principal());
+        let by = clock::now() + COUNT_TIMEOUT;
+        let is_fresh = !self.0.ledger.is_exclusive();
+        if self
+            .count_unread(read_all_posted(self, caller, is_fresh, by).await)
+            .is_err()
+        {
+            // Unknown is not none.
+            return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
+        }
+        Ok(self.pending_count(caller))
     }
-    Ok(late.pending_count(caller))
-}
 
-/// Returns the caller's calls with these names that have a posted result, in their order, with the contents.
-pub(super) async fn look_up_calls(
-    late: &LateStore,
-    caller: Caller,
-    names: &[RecordName],
-) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
-    let now = clock::unix_time();
-    let mut keys = call_keys(caller, names);
-    keys.extend(content_keys(caller, names));
-    // One read for both, so that a correction in between cannot mix two results.
-    let mut records = read_all(&*late.0.ledger, keys, now).await?;
-    let contents = records.split_off(names.len());
-    let result = |(record, content): (Option<Record>, Option<Record>)| {
-        let (name, call) = posted_call(record.as_ref()?)?;
-        let content = whole_content(call.posted.as_ref()?.content.clone(), content)?;
-        Some(((name, call), content))
-    };
-    Ok(records.into_iter().zip(contents).map(result).collect())
-}
+    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.
+    /// Reusable ids are never found.
+    pub async fn look_up_calls(
+        &self,
+        caller: Caller,
+        ids: &[Vec<u8>],
+    ) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
+        // Calls with reusable ids have names of another form, so this read never finds them.
+        let strong = ids.iter().map(|id| record_names::strong_call_name(id));
+        let names: Vec<RecordName> = strong.collect();
+        let now = clock::unix_time();
+        let mut keys = call_keys(caller, &names);
+        keys.extend(content_keys(caller, &names));
+        // One read for both, so that a correction in between cannot mix two results.
+        let mut records = read_all(&*self.0.ledger, keys, now).await?;
+        let contents = records.split_off(names.len());
+        let result = |(record, content): (Option<Record>, Option<Record>)| {
+            let (name, call) = posted_call(record.as_ref()?)?;
+            let content = whole_content(call.posted.as_ref()?.content.clone(), content)?;
+            Some(((name, call), content))
+        };
+        Ok(records.into_iter().zip(contents).map(result).collect())
+    }
 
-/// Returns the content of the result that was posted for a call. `None` if there is none.
-pub(super) async fn posted_content(
-    late: &LateStore,
-    principal: Principal,
-    name: RecordName,
-    now: Moment,
-) -> Result<Option<String>, LateError> {
-    let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
-    let records = late.0.ledger.read(keys.to_vec(), now).await?;
-    let mut records = records.into_iter();
-    let (call, content) = (records.next().flatten(), records.next().flatten());
-    let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);
-    Ok(posted.and_then(|posted| whole_content(posted.content, content)))
+    /// Returns the content of the result that was posted for a call. `None` if there is none.
+    pub(super) async fn posted_content(
+        &self,
+        principal: Principal,
+        name: RecordName,
+        now: Moment,
+    ) -> Result<Option<String>, LateError> {
+        let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
+        let records = self.0.ledger.read(keys.to_vec(), now).await?;
+        let mut records = records.into_iter();
+        let (call, content) = (records.next().flatten(), records.next().flatten());
+        let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);
+        Ok(posted.and_then(|posted| whole_content(posted.content, content)))
+    }
 }
 
 /// Completes results with the records of their contents.

@@ -15,29 +15,31 @@ use crate::{
     ledger::{RecordKey, RecordKind},
 };
 
-/// Returns `true` if calls of this tool are recorded. See [`LateStore::is_recorded`].
-pub(super) fn is_recorded(late: &LateStore, caller: Caller, tool: &[u8]) -> bool {
-    // A call that no service can answer would only fill the ledger. An unverified credential stores nothing: anyone could
-    // invent one.
-    late.is_served(caller, tool) && late.0.callers.is_verified_in_memory(caller)
-}
-
-/// Queues calls for recording. See [`LateStore::record_calls`].
-pub(super) fn record_calls(
-    late: &LateStore,
-    caller: Caller,
-    calls: impl IntoIterator<Item = ObservedCall>,
-) -> Option<QueuedJob> {
-    let served = calls
-        .into_iter()
-        .filter(|opened| is_recorded(late, caller, &opened.tool));
-    let new_records: Vec<NewCall> = served
-        .filter_map(|opened| prepare_record(late, caller, opened))
-        .collect();
-    if new_records.is_empty() {
-        return None;
+impl LateStore {
+    /// Returns `true` if calls of this tool are recorded: a service answers them, and this process knows the caller as
+    /// verified.
+    pub fn is_recorded(&self, caller: Caller, tool: &[u8]) -> bool {
+        // A call that no service can answer would only fill the ledger. An unverified credential stores nothing: anyone could
+        // invent one.
+        self.is_served(caller, tool) && self.0.callers.is_verified_in_memory(caller)
     }
-    late.queue_job(LateJob::Record(new_records))
+
+    /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
+    ///
+    /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
+    /// names it is then parked.
+    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedJob> {
+        let served = calls
+            .into_iter()
+            .filter(|opened| self.is_recorded(caller, &opened.tool));
+        let new_records: Vec<NewCall> = served
+            .filter_map(|opened| prepare_record(self, caller, opened))
+            .collect();
+        if new_records.is_empty() {
+            return None;
+        }
+        self.queue_job(LateJob::Record(new_records))
+    }
 }
 
 /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.

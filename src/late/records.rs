@@ -62,9 +62,7 @@ impl StoredContent {
             Self::Apart(_) => None,
         }
     }
-}
 
-impl StoredContent {
     /// Appends the content, or its length, to a record.
     pub(super) fn write_to(&self, to: &mut RecordWriter) {
         match self {

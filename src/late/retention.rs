@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::records::RecordedCall;
+use super::{LateStore, records::RecordedCall};
 use crate::{
     ledger::{CommitStep, Moment, Record},
     repair::Tier,
@@ -26,12 +26,14 @@ pub(super) fn longest_retention(now: Moment, ttl: Duration) -> Moment {
     now + ttl * ONE_WAY_FACTOR + RETENTION_GRACE
 }
 
-/// Builds the step that writes a changed call.
-pub(super) fn replace_step(record: &Record, call: &RecordedCall, ttl: Duration) -> CommitStep {
-    CommitStep::Replace {
-        key: record.key,
-        version: record.version,
-        value: call.encode(),
-        expires_at: record.expires_at.max(retained_until(call, ttl)),
+impl LateStore {
+    /// Builds the step that writes a changed call.
+    pub(super) fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
+        CommitStep::Replace {
+            key: record.key,
+            version: record.version,
+            value: call.encode(),
+            expires_at: record.expires_at.max(retained_until(call, self.0.settings.ttl)),
+        }
     }
 }

@@ -5,7 +5,6 @@
 
 use super::{
     LateError, LateStore,
-    call_label::call_label,
     event_kind::{EventKind, EventSubject},
     events::Notices,
     feed, intents,
@@ -21,6 +20,7 @@ use crate::{
     clock,
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     repair::Tier,
+    telemetry::dashboard::LateCallLabel,
 };
 
 /// The longest content, in bytes, that is stored with a refused result: 64 KiB.
@@ -265,7 +265,7 @@ impl ResultWrite {
         Notices::forget_deadline(late, owner, key.name);
         late.0.watched_lanes.remove_call(key);
         let call = self.call;
-        let label = call_label(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
         if self.is_correction {
             late.0.telemetry.record_late_event_of("corrected", label);
             return;
@@ -409,7 +409,7 @@ pub(super) async fn store_refused(
         Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
     }
     let tool = named.described.map(|(tool, _)| tool);
-    let label = call_label(named.call_id, tool);
+    let label = LateCallLabel::new(named.call_id, tool);
     late.0.telemetry.record_late_event_of(reason.label(), label);
     Ok(PostOutcome::Refused(reason))
 }

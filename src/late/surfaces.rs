@@ -21,15 +21,17 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The name of the record. It is constant, since a caller has one.
 const NAME: RecordName = [0; 32];
 
-/// Notes that a caller reads its feed, or the list of its outstanding results. Does not wait.
-pub(super) fn note_read(late: &LateStore, caller: Caller) {
-    let (principal, now) = (caller.principal(), clock::unix_time());
-    let noted = late.0.readers.get(&principal);
-    if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
-        return;
+impl LateStore {
+    /// Notes that a caller reads its feed or its outstanding results: it learns of them without a conversation.
+    pub fn note_read(&self, caller: Caller) {
+        let (principal, now) = (caller.principal(), clock::unix_time());
+        let noted = self.0.readers.get(&principal);
+        if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
+            return;
+        }
+        self.0.readers.insert(principal, now);
+        self.queue_job(LateJob::Read(principal, now));
     }
-    late.0.readers.insert(principal, now);
-    late.queue_job(LateJob::Read(principal, now));
 }
 
 /// Stores the time of a caller's last read.

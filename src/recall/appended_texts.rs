@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::{Instant, timeout_at};
 
-use super::{AnswerStoreState, FIRST_VERSION};
+use super::{AnswerStore, AnswerStoreState, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
@@ -219,56 +219,58 @@ impl AppendedTexts {
     }
 }
 
-/// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
-pub(super) fn may_have_texts(store: &AnswerStoreState, caller: Caller) -> bool {
-    match current_texts(store, caller) {
-        Some(own) => !own.is_complete || !own.by_anchor.is_empty(),
-        None => store.owners.may_have(RecordKind::AppendedText, caller.principal()),
-    }
-}
-
-/// Returns the texts that were appended to messages with these anchors.
-///
-/// With `is_patient` the ledger is asked even in its cooldown.
-pub(super) async fn read_texts(
-    store: &AnswerStoreState,
-    caller: Caller,
-    anchors: &[Anchor],
-    is_patient: bool,
-    deadline: Instant,
-) -> Result<TextsByAnchor, Unread> {
-    if anchors.is_empty() || !may_have_texts(store, caller) {
-        return Ok(TextsByAnchor::new());
-    }
-    let texts = &store.appended_texts;
-    let known = current_texts(store, caller);
-    let is_cooling = || texts.cooldowns.get(&caller).is_some_and(|until| clock::now() < until);
-    if !is_patient && known.as_ref().is_none_or(|own| !own.is_complete) && is_cooling() {
-        return Err(Unread);
-    }
-    let read = async {
-        let own = match known {
-            Some(own) => own,
-            None => list_texts(store, caller, deadline).await?,
-        };
-        let find = |anchor: &Anchor| Some((*anchor, Arc::clone(own.by_anchor.get(anchor)?)));
-        let mut found: TextsByAnchor = anchors.iter().filter_map(find).collect();
-        if !own.is_complete {
-            find_older_texts(store, caller, anchors, &mut found, deadline).await?;
+impl AnswerStore {
+    /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
+    pub fn may_have_texts(&self, caller: Caller) -> bool {
+        match current_texts(&self.0, caller) {
+            Some(own) => !own.is_complete || !own.by_anchor.is_empty(),
+            None => self.0.owners.may_have(RecordKind::AppendedText, caller.principal()),
         }
-        // Their removal may still be on its way to the ledger.
-        let is_removed = |anchor: &Anchor| {
-            let stored = texts.unaccepted.get(&(caller, *anchor));
-            stored.is_some_and(|stored| stored.state == RequestState::Failed) && !own.lasting.contains(anchor)
-        };
-        found.retain(|anchor, _| !is_removed(anchor));
-        Ok(found)
-    };
-    let read = store.count_unread(read.await);
-    if read.is_err() {
-        texts.cooldowns.insert(caller, clock::now() + LEDGER_COOLDOWN);
     }
-    read
+
+    /// Returns the texts that were appended to messages with these anchors.
+    ///
+    /// After a read that failed, a request that is not patient does not wait for 5 seconds.
+    pub async fn texts_at(
+        &self,
+        caller: Caller,
+        anchors: &[Anchor],
+        is_patient: bool,
+        deadline: Instant,
+    ) -> Result<HashMap<Anchor, Arc<AppendedText>>, Unread> {
+        if anchors.is_empty() || !self.may_have_texts(caller) {
+            return Ok(TextsByAnchor::new());
+        }
+        let texts = &self.0.appended_texts;
+        let known = current_texts(&self.0, caller);
+        let is_cooling = || texts.cooldowns.get(&caller).is_some_and(|until| clock::now() < until);
+        if !is_patient && known.as_ref().is_none_or(|own| !own.is_complete) && is_cooling() {
+            return Err(Unread);
+        }
+        let read = async {
+            let own = match known {
+                Some(own) => own,
+                None => list_texts(&self.0, caller, deadline).await?,
+            };
+            let find = |anchor: &Anchor| Some((*anchor, Arc::clone(own.by_anchor.get(anchor)?)));
+            let mut found: TextsByAnchor = anchors.iter().filter_map(find).collect();
+            if !own.is_complete {
+                find_older_texts(&self.0, caller, anchors, &mut found, deadline).await?;
+            }
+            // Their removal may still be on its way to the ledger.
+            let is_removed = |anchor: &Anchor| {
+                let stored = texts.unaccepted.get(&(caller, *anchor));
+                stored.is_some_and(|stored| stored.state == RequestState::Failed) && !own.lasting.contains(anchor)
+            };
+            found.retain(|anchor, _| !is_removed(anchor));
+            Ok(found)
+        };
+        let read = self.0.count_unread(read.await);
+        if read.is_err() {
+            texts.cooldowns.insert(caller, clock::now() + LEDGER_COOLDOWN);
+        }
+        read
+    }
 }
 
 /// Returns the texts of a caller in memory, unless another process may have changed them since they were read.
@@ -278,13 +280,14 @@ fn current_texts(store: &AnswerStoreState, caller: Caller) -> Option<Arc<TextsOf
     (known.read_at == Some(stamp)).then_some(known)
 }
 
-/// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
-/// another process may have sent one before this one was told of it.
-pub(super) async fn load_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-    if !store.ledger.is_exclusive() || may_have_texts(store, caller) && current_texts(store, caller).is_none() {
-        store.count_unread(list_texts(store, caller, deadline).await)?;
+impl AnswerStore {
+    /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time.
+    pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
+        if !self.0.ledger.is_exclusive() || self.may_have_texts(caller) && current_texts(&self.0, caller).is_none() {
+            self.0.count_unread(list_texts(&self.0, caller, deadline).await)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Reads the latest texts of a caller, which are all that most callers have.
@@ -347,97 +350,106 @@ fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
     Some((record.key.name, Arc::new(AppendedText::decode(&record.value)?)))
 }
 
-/// Stores a text before it is sent at the end of a message. See [`AnswerStore::append_text`](super::AnswerStore::append_text).
-pub(super) async fn store_text(
-    store: &AnswerStoreState,
-    caller: Caller,
-    (anchor, appended, marks): (Anchor, AppendedText, Vec<CommitStep>),
-    deadline: Instant,
-) -> Option<(Arc<AppendedText>, bool)> {
-    if !store.callers.is_verified_in_memory(caller) {
-        return None;
-    }
-    // The text of an earlier request stays. Nothing is written then that would have to be rolled back.
-    let known = read_texts(store, caller, &[anchor], true, deadline).await.ok()?;
-    if let Some(stored) = known.get(&anchor) {
-        return Some((Arc::clone(stored), false));
-    }
-    store.owners.note(RecordKind::AppendedText, caller.principal());
-    let made_at = clock::unix_time();
-    let expires_at = made_at + store.settings.record_ttl;
-    let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
-    let steps = [insert].into_iter().chain(marks).collect();
-    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(steps, made_at)).await {
-        Ok(Ok(CommitOutcome::Done)) => (appended, true),
-        Ok(Ok(CommitOutcome::Conflict(records))) => {
-            let Some(record) = records.into_iter().next().flatten() else {
-                // One of the results has changed since it was read: the next request gets them.
-                store.telemetry.record_late_event("unread");
-                return None;
-            };
-            (AppendedText::decode(&record.value)?, false)
-        }
-        Ok(Err(_)) | Err(_) => {
-            store.telemetry.record_ledger_timeout("write");
-            // The commit may still succeed, and must not leave a record of a text that was never sent.
-            note_own(store, (caller, anchor), RequestState::Sent, made_at);
-            remove_text(store, caller, anchor);
+impl AnswerStore {
+    /// Stores a text before it is sent at the end of a message.
+    ///
+    /// The `marks` of its results are stored in the same commit. Returns the text that belongs there, and `true` if it is
+    /// this one. An earlier text stays. `None` if the text cannot be stored: it must not be sent then.
+    pub async fn append_text(
+        &self,
+        caller: Caller,
+        anchor: Anchor,
+        appended: AppendedText,
+        marks: Vec<CommitStep>,
+        deadline: Instant,
+    ) -> Option<(Arc<AppendedText>, bool)> {
+        if !self.0.callers.is_verified_in_memory(caller) {
             return None;
         }
-    };
-    let stored = Arc::new(stored);
-    let texts = &store.appended_texts;
-    let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
-    texts.change_texts(caller, add);
-    if is_new {
-        note_own(store, (caller, anchor), RequestState::Sent, made_at);
+        // The text of an earlier request stays. Nothing is written then that would have to be rolled back.
+        let known = self.texts_at(caller, &[anchor], true, deadline).await.ok()?;
+        if let Some(stored) = known.get(&anchor) {
+            return Some((Arc::clone(stored), false));
+        }
+        self.0.owners.note(RecordKind::AppendedText, caller.principal());
+        let made_at = clock::unix_time();
+        let expires_at = made_at + self.0.settings.record_ttl;
+        let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
+        let steps = [insert].into_iter().chain(marks).collect();
+        let (stored, is_new) = match timeout_at(deadline, self.0.ledger.commit(steps, made_at)).await {
+            Ok(Ok(CommitOutcome::Done)) => (appended, true),
+            Ok(Ok(CommitOutcome::Conflict(records))) => {
+                let Some(record) = records.into_iter().next().flatten() else {
+                    // One of the results has changed since it was read: the next request gets them.
+                    self.0.telemetry.record_late_event("unread");
+                    return None;
+                };
+                (AppendedText::decode(&record.value)?, false)
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.0.telemetry.record_ledger_timeout("write");
+                // The commit may still succeed, and must not leave a record of a text that was never sent.
+                note_own(&self.0, (caller, anchor), RequestState::Sent, made_at);
+                remove_text(&self.0, caller, anchor);
+                return None;
+            }
+        };
+        let stored = Arc::new(stored);
+        let texts = &self.0.appended_texts;
+        let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
+        texts.change_texts(caller, add);
+        if is_new {
+            note_own(&self.0, (caller, anchor), RequestState::Sent, made_at);
+        }
+        Some((stored, is_new))
     }
-    Some((stored, is_new))
 }
 
 fn note_own(store: &AnswerStoreState, text: (Caller, Anchor), state: RequestState, made_at: Moment) {
     store.appended_texts.unaccepted.insert(text, OwnText { state, made_at });
 }
 
-/// Notes that a provider has accepted a text: it stays in its message.
-pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
-    let (texts, key) = (&store.appended_texts, anchor_key(caller, anchor));
-    let stored = texts.unaccepted.remove(&(caller, anchor));
-    // Another request stored the text, and has removed it when it failed.
-    let was_removed = stored.is_some_and(|stored| stored.state == RequestState::Failed);
-    let is_lasting = |own: Arc<TextsOfCaller>| own.lasting.contains(&anchor);
-    let is_known = store.ledger.is_exclusive() || texts.by_caller.get(&caller).is_some_and(is_lasting);
-    if is_known && !was_removed {
-        return;
+impl AnswerStore {
+    /// Notes that a provider has accepted a text. Does not wait.
+    pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
+        let (texts, key) = (&self.0.appended_texts, anchor_key(caller, anchor));
+        let stored = texts.unaccepted.remove(&(caller, anchor));
+        // Another request stored the text, and has removed it when it failed.
+        let was_removed = stored.is_some_and(|stored| stored.state == RequestState::Failed);
+        let is_lasting = |own: Arc<TextsOfCaller>| own.lasting.contains(&anchor);
+        let is_known = self.0.ledger.is_exclusive() || texts.by_caller.get(&caller).is_some_and(is_lasting);
+        if is_known && !was_removed {
+            return;
+        }
+        // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails.
+        if let Some(value) = appended.encode() {
+            let expires_at = clock::unix_time() + self.0.settings.record_ttl;
+            // With a new version the record outlasts the removal of the first one.
+            let replace = CommitStep::Replace {
+                key,
+                version: FIRST_VERSION,
+                value: value.clone(),
+                expires_at,
+            };
+            let replace = (!was_removed).then_some(replace);
+            // After the removal, which may still be on its way.
+            let insert = CommitStep::insert_record(key, value, expires_at);
+            self.0
+                .write_behind
+                .queue_writes(replace.into_iter().chain([insert]).collect());
+        }
+        texts.change_texts(caller, |own| {
+            own.by_anchor.insert(anchor, Arc::clone(appended));
+            own.lasting.insert(anchor);
+        });
     }
-    // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails.
-    if let Some(value) = appended.encode() {
-        let expires_at = clock::unix_time() + store.settings.record_ttl;
-        // With a new version the record outlasts the removal of the first one.
-        let replace = CommitStep::Replace {
-            key,
-            version: FIRST_VERSION,
-            value: value.clone(),
-            expires_at,
-        };
-        let replace = (!was_removed).then_some(replace);
-        // After the removal, which may still be on its way.
-        let insert = CommitStep::insert_record(key, value, expires_at);
-        store
-            .write_behind
-            .queue_writes(replace.into_iter().chain([insert]).collect());
-    }
-    texts.change_texts(caller, |own| {
-        own.by_anchor.insert(anchor, Arc::clone(appended));
-        own.lasting.insert(anchor);
-    });
-}
 
-/// Removes a text whose request has failed, unless a provider has accepted it in another request.
-pub(super) fn roll_back_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    let stored = store.appended_texts.unaccepted.get(&(caller, anchor));
-    if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
-        remove_text(store, caller, anchor);
+    /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
+    pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
+        let stored = self.0.appended_texts.unaccepted.get(&(caller, anchor));
+        if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
+            remove_text(&self.0, caller, anchor);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{AnswerStoreState, FIRST_VERSION, learned_fact::FactKey};
+use super::{AnswerStore, FIRST_VERSION, learned_fact::FactKey};
 use crate::{
     auth::Caller,
     clock,
@@ -49,42 +49,45 @@ impl ShapeVerdict {
     }
 }
 
-/// Stores a verdict, if a record of the caller may be written. Does not wait. The client's shape never replaces the other.
-pub(super) fn store_verdict(store: &AnswerStoreState, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
-    if !store.may_write(caller) || !store.fact_writes.count_one(caller) {
-        return;
-    }
-    let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);
-    let insert = CommitStep::insert_record(key, verdict.encode(), expires_at);
-    let replace = (verdict == ShapeVerdict::Changed).then(|| CommitStep::Replace {
-        key,
-        version: FIRST_VERSION,
-        value: verdict.encode(),
-        expires_at,
-    });
-    store
-        .write_behind
-        .queue_writes(replace.into_iter().chain([insert]).collect());
-}
-
-/// Returns the verdicts about these shapes, in their order. Returns none for a caller that is not verified.
-pub(super) async fn read_verdicts(
-    store: &AnswerStoreState,
-    caller: Caller,
-    shapes: &[FactKey],
-    deadline: Instant,
-) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
-    let read = async {
-        // Only verified callers have records.
-        if !store.ledger.survives_restart() || !store.callers.verify(caller, deadline).await? {
-            return Ok(vec![None; shapes.len()]);
+impl AnswerStore {
+    /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
+    /// wait.
+    pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
+        if !self.0.may_write(caller) || !self.0.fact_writes.count_one(caller) {
+            return;
         }
-        let keys = shapes.iter().map(|shape| shape_key(caller, *shape)).collect();
-        let records = read_by(&*store.ledger, keys, deadline).await?;
-        let decode = |record: Option<Record>| ShapeVerdict::decode(&record?.value);
-        Ok(records.into_iter().map(decode).collect())
-    };
-    store.count_unread(read.await)
+        let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);
+        let insert = CommitStep::insert_record(key, verdict.encode(), expires_at);
+        let replace = (verdict == ShapeVerdict::Changed).then(|| CommitStep::Replace {
+            key,
+            version: FIRST_VERSION,
+            value: verdict.encode(),
+            expires_at,
+        });
+        self.0
+            .write_behind
+            .queue_writes(replace.into_iter().chain([insert]).collect());
+    }
+
+    /// Returns the shapes in which providers have accepted these conversations, in their order.
+    pub async fn read_shape_verdicts(
+        &self,
+        caller: Caller,
+        shapes: &[FactKey],
+        deadline: Instant,
+    ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
+        let read = async {
+            // Only verified callers have records.
+            if !self.0.ledger.survives_restart() || !self.0.callers.verify(caller, deadline).await? {
+                return Ok(vec![None; shapes.len()]);
+            }
+            let keys = shapes.iter().map(|shape| shape_key(caller, *shape)).collect();
+            let records = read_by(&*self.0.ledger, keys, deadline).await?;
+            let decode = |record: Option<Record>| ShapeVerdict::decode(&record?.value);
+            Ok(records.into_iter().map(decode).collect())
+        };
+        self.0.count_unread(read.await)
+    }
 }
 
 fn shape_key(caller: Caller, shape: FactKey) -> RecordKey {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, timeout_at};
 
-use super::{AnswerStoreState, FIRST_VERSION};
+use super::{AnswerStore, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
@@ -154,52 +154,49 @@ fn decode_ids(mut content: &[u8]) -> Option<Vec<String>> {
     Some(ids)
 }
 
-/// Stores facts of a caller in the background, if a record of it may be written.
-pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[KeyedFact]) {
-    if facts.is_empty() || !store.may_write(caller) {
-        return;
-    }
-    let now = clock::unix_time();
-    let write = |(key, fact): &KeyedFact| {
-        let value = fact.encode(*key).filter(|_| store.fact_writes.count_one(caller))?;
-        let ttl = store.settings.record_ttl;
-        let expires_at = now + fact.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl));
-        // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.
-        let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
-        let remove = CommitStep::Remove {
-            key,
-            version: FIRST_VERSION,
-        };
-        Some([remove, CommitStep::insert_record(key, value, expires_at)])
-    };
-    store.fact_owners.note(RecordKind::LearnedFact, caller.principal());
-    let steps = facts.iter().filter_map(write).flatten();
-    store.write_behind.queue_writes(steps.collect());
-}
-
-/// Reads the latest 1,024 facts of a caller, in the order of their inserts.
-///
-/// Returns none for a caller that is not verified.
-pub(super) async fn read_facts(
-    store: &AnswerStoreState,
-    caller: Caller,
-    deadline: Instant,
-) -> Result<Vec<KeyedFact>, Unread> {
-    let read = async {
-        // Only verified callers have records.
-        if !store.callers.verify(caller, deadline).await? {
-            return Ok(Vec::new());
+impl AnswerStore {
+    /// Stores learned facts in the background, if a record of the caller may be written.
+    pub fn store_facts(&self, caller: Caller, facts: &[KeyedFact]) {
+        if facts.is_empty() || !self.0.may_write(caller) {
+            return;
         }
-        let principal = *caller.principal().as_bytes();
-        let list = store
-            .ledger
-            .list_records(RecordKind::LearnedFact, principal, FACTS_MAX, clock::unix_time());
-        let records = timeout_at(deadline, list).await;
-        let records = records.map_err(|_| Unread)?.map_err(|_| Unread)?;
-        let facts = records.iter().filter_map(|record| LearnedFact::decode(&record.value));
-        Ok(facts.collect())
-    };
-    store.count_unread(read.await)
+        let now = clock::unix_time();
+        let write = |(key, fact): &KeyedFact| {
+            let value = fact.encode(*key).filter(|_| self.0.fact_writes.count_one(caller))?;
+            let ttl = self.0.settings.record_ttl;
+            let expires_at = now + fact.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl));
+            // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.
+            let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
+            let remove = CommitStep::Remove {
+                key,
+                version: FIRST_VERSION,
+            };
+            Some([remove, CommitStep::insert_record(key, value, expires_at)])
+        };
+        self.0.fact_owners.note(RecordKind::LearnedFact, caller.principal());
+        let steps = facts.iter().filter_map(write).flatten();
+        self.0.write_behind.queue_writes(steps.collect());
+    }
+
+    /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts.
+    pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
+        let read = async {
+            // Only verified callers have records.
+            if !self.0.callers.verify(caller, deadline).await? {
+                return Ok(Vec::new());
+            }
+            let principal = *caller.principal().as_bytes();
+            let list = self
+                .0
+                .ledger
+                .list_records(RecordKind::LearnedFact, principal, FACTS_MAX, clock::unix_time());
+            let records = timeout_at(deadline, list).await;
+            let records = records.map_err(|_| Unread)?.map_err(|_| Unread)?;
+            let facts = records.iter().filter_map(|record| LearnedFact::decode(&record.value));
+            Ok(facts.collect())
+        };
+        self.0.count_unread(read.await)
+    }
 }
 
 #[cfg(test)]

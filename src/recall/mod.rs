@@ -19,7 +19,6 @@ mod response_chains;
 mod thinking_facts;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -158,12 +157,7 @@ impl AnswerStore {
 
     /// Returns access to the items that watched responses stand for.
     pub fn response_chains(&self) -> ChainStore<'_> {
-        ChainStore(&self.0)
-    }
-
-    /// Completes chains whose parents were not in memory, until all other handles are dropped.
-    pub async fn join_chains(self) {
-        response_chains::join_chains(self.0).await;
+        ChainStore(self)
     }
 
     /// Returns the state of a caller's learned facts in the ledger. Does not wait.
@@ -176,40 +170,9 @@ impl AnswerStore {
         self.0.fact_owners.may_have_any(RecordKind::LearnedFact)
     }
 
-    /// Stores learned facts in the background, if a record of the caller may be written.
-    pub fn store_facts(&self, caller: Caller, facts: &[KeyedFact]) {
-        learned_fact::store_facts(&self.0, caller, facts);
-    }
-
-    /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts.
-    pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
-        learned_fact::read_facts(&self.0, caller, deadline).await
-    }
-
-    /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
-    /// wait.
-    pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
-        disputed_shapes::store_verdict(&self.0, caller, shape, verdict);
-    }
-
-    /// Returns the shapes in which providers have accepted these conversations, in their order.
-    pub async fn read_shape_verdicts(
-        &self,
-        caller: Caller,
-        shapes: &[FactKey],
-        deadline: Instant,
-    ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
-        disputed_shapes::read_verdicts(&self.0, caller, shapes, deadline).await
-    }
-
     /// Returns access to what answers carried and providers want back.
     pub fn continuity(&self) -> ContinuityStore<'_> {
         ContinuityStore(&self.0)
-    }
-
-    /// Returns the pinned answer of a call from memory.
-    pub fn cached_answer(&self, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
-        pinned_answers::cached_answer(&self.0, scope, call)
     }
 
     /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
@@ -271,18 +234,6 @@ impl AnswerStore {
         self.0.ledger.survives_restart()
     }
 
-    /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
-    ///
-    /// Returns nothing for a caller that is not verified.
-    pub async fn fetch_answers(
-        &self,
-        scope: AnswerScope,
-        calls: &[CallKey],
-        deadline: Instant,
-    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
-        pinned_answers::fetch_answers(&self.0, scope, calls, deadline).await
-    }
-
     /// Returns `true` if the ledger contains pinned answers of this caller, or if that is unknown. Does not wait.
     pub fn may_have_answers(&self, caller: Caller) -> bool {
         // Another process may have pinned the first answer a moment ago.
@@ -298,54 +249,6 @@ impl AnswerStore {
         join_all(all.map(|owners| owners.follow(Weak::clone(&ledger)))).await;
     }
 
-    /// Writes pinned answers to the ledger until all other handles are dropped.
-    pub async fn write_pins(self) {
-        pinned_answers::run_writer(self.0).await;
-    }
-
-    /// Waits until the ledger has every pinned answer, apart from those of requests that no provider has answered yet
-    /// and whose caller is not verified.
-    pub async fn flush_pins(&self) {
-        pinned_answers::flush_pins(&self.0.pinned).await;
-    }
-
-    /// Pins these answers before they are sent. Only a ledger that other processes share is waited for.
-    ///
-    /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
-    pub async fn pin_answers(
-        &self,
-        scope: AnswerScope,
-        given: &[AssignedAnswer],
-        deadline: Instant,
-    ) -> HashMap<CallKey, PinnedAnswer> {
-        pinned_answers::pin_answers(&self.0, scope, given, deadline).await
-    }
-
-    /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
-    ///
-    /// Returns those that the ledger does not have yet. The client must see nothing of the provider's answer before.
-    #[must_use]
-    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
-        pinned_answers::commit_answers(&self.0, scope, used)
-    }
-
-    /// Waits until the ledger has these pins, or the deadline. They are written in any case.
-    pub async fn await_stored(&self, unstored: UnstoredPins, deadline: Instant) {
-        pinned_answers::await_stored(&self.0, unstored, deadline).await;
-    }
-
-    /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
-    ///
-    /// An answer that another request has committed meanwhile stays.
-    pub fn roll_back_answers<'g>(&self, scope: AnswerScope, given: impl IntoIterator<Item = &'g AssignedAnswer>) {
-        pinned_answers::roll_back_answers(&self.0, scope, given);
-    }
-
-    /// Stores facts about thinking in the background, if a record of the caller may be written.
-    pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
-        thinking_facts::store_facts(&self.0, caller, facts);
-    }
-
     /// Returns the state of the facts about a caller's thinking in the ledger. Does not wait.
     pub fn thinking_state(&self, caller: Caller) -> RecordState {
         self.0.fact_owners.state_of(RecordKind::Thinking, caller.principal())
@@ -356,67 +259,9 @@ impl AnswerStore {
         self.0.fact_owners.has_known(RecordKind::Thinking, caller.principal())
     }
 
-    /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
-    pub async fn read_thinking_facts(
-        &self,
-        caller: Caller,
-        names: &[RecordName],
-        deadline: Instant,
-    ) -> Option<Vec<Option<ThinkingFact>>> {
-        thinking_facts::read_facts(&self.0, caller, names, deadline).await
-    }
-
     /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
     pub fn has_texts(&self, caller: Caller) -> bool {
         self.0.owners.has_known(RecordKind::AppendedText, caller.principal())
-    }
-
-    /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
-    pub fn may_have_texts(&self, caller: Caller) -> bool {
-        appended_texts::may_have_texts(&self.0, caller)
-    }
-
-    /// Returns the texts that were appended to messages with these anchors.
-    ///
-    /// After a read that failed, a request that is not patient does not wait for 5 seconds.
-    pub async fn texts_at(
-        &self,
-        caller: Caller,
-        anchors: &[Anchor],
-        is_patient: bool,
-        deadline: Instant,
-    ) -> Result<HashMap<Anchor, Arc<AppendedText>>, Unread> {
-        appended_texts::read_texts(&self.0, caller, anchors, is_patient, deadline).await
-    }
-
-    /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time.
-    pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-        appended_texts::load_texts(&self.0, caller, deadline).await
-    }
-
-    /// Stores a text before it is sent at the end of a message.
-    ///
-    /// The `marks` of its results are stored in the same commit. Returns the text that belongs there, and `true` if it is
-    /// this one. An earlier text stays. `None` if the text cannot be stored: it must not be sent then.
-    pub async fn append_text(
-        &self,
-        caller: Caller,
-        anchor: Anchor,
-        appended: AppendedText,
-        marks: Vec<CommitStep>,
-        deadline: Instant,
-    ) -> Option<(Arc<AppendedText>, bool)> {
-        appended_texts::store_text(&self.0, caller, (anchor, appended, marks), deadline).await
-    }
-
-    /// Notes that a provider has accepted a text. Does not wait.
-    pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
-        appended_texts::accept_text(&self.0, caller, anchor, appended);
-    }
-
-    /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
-    pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
-        appended_texts::roll_back_text(&self.0, caller, anchor);
     }
 
     /// Removes a text that no provider has accepted.

@@ -16,11 +16,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{
-    AnswerStoreState, FIRST_VERSION,
-    daily_writes::DailyWrites,
-    learned_fact::{LearnedFact, store_facts},
-};
+use super::{AnswerStore, FIRST_VERSION, daily_writes::DailyWrites, learned_fact::LearnedFact};
 use crate::{
     auth::Caller,
     clock,
@@ -130,7 +126,7 @@ pub struct UnjoinedChain {
 
 /// Access to the chains of a store of answers.
 #[derive(Clone, Copy, Debug)]
-pub struct ChainStore<'s>(pub(super) &'s AnswerStoreState);
+pub struct ChainStore<'s>(pub(super) &'s AnswerStore);
 
 impl ChainStore<'_> {
     /// Stores the chain of a response. An id that two different responses have belongs to neither, as far as this process
@@ -141,12 +137,9 @@ impl ChainStore<'_> {
         }
         let name = chain_name(caller, id);
         let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
-        let (mut step, expires_at) = (None, self.0.expires_at());
-        self.0
-            .response_chains
-            .chains
-            .entry(name)
-            .and_compute_with(|known| match known.map(moka::Entry::into_value) {
+        let (mut step, expires_at) = (None, self.0.0.expires_at());
+        self.0.0.response_chains.chains.entry(name).and_compute_with(|known| {
+            match known.map(moka::Entry::into_value) {
                 None | Some(KnownChain::Lost) => {
                     let known = KnownChain::One(chain);
                     step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
@@ -162,18 +155,19 @@ impl ChainStore<'_> {
                     Op::Put(KnownChain::Ambiguous)
                 }
                 Some(_) => Op::Nop,
-            });
+            }
+        });
         if let Some(step) = step
-            && self.0.may_write(caller)
-            && self.0.response_chains.writes.count_one(caller)
+            && self.0.0.may_write(caller)
+            && self.0.0.response_chains.writes.count_one(caller)
         {
-            self.0.write_behind.queue_write(step);
+            self.0.0.write_behind.queue_write(step);
         }
     }
 
     /// Returns the chain of a response from memory. `None` if it is not known for certain.
     pub fn find_chain(self, caller: Caller, id: &str) -> Option<ItemChain> {
-        match self.0.response_chains.chains.get(&chain_name(caller, id))? {
+        match self.0.0.response_chains.chains.get(&chain_name(caller, id))? {
             KnownChain::One(chain) => Some(chain),
             KnownChain::Ambiguous | KnownChain::Lost => None,
         }
@@ -182,43 +176,44 @@ impl ChainStore<'_> {
     /// Notes that nothing is known of the items before a response, so that nobody looks for those of what continues from it.
     pub fn note_lost(self, caller: Caller, id: &str) {
         let name = chain_name(caller, id);
-        self.0.response_chains.chains.entry(name).or_insert(KnownChain::Lost);
+        self.0.0.response_chains.chains.entry(name).or_insert(KnownChain::Lost);
     }
 
     /// Returns `true` if memory has a chain for this id, or knows that there is none.
     pub fn is_known(self, caller: Caller, id: &str) -> bool {
-        self.0.response_chains.chains.contains_key(&chain_name(caller, id))
+        self.0.0.response_chains.chains.contains_key(&chain_name(caller, id))
     }
 
     /// Reads the chain of a response into memory, unless it is there.
     pub async fn load_chain(self, caller: Caller, id: &str, deadline: Instant) -> Result<(), Unread> {
         let name = chain_name(caller, id);
-        if self.0.response_chains.chains.contains_key(&name) || !self.0.ledger.survives_restart() {
+        if self.0.0.response_chains.chains.contains_key(&name) || !self.0.0.ledger.survives_restart() {
             return Ok(());
         }
         // Only verified callers have records.
-        if !self.0.count_unread(self.0.callers.verify(caller, deadline).await)? {
+        if !self.0.0.count_unread(self.0.0.callers.verify(caller, deadline).await)? {
             return Ok(());
         }
         let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
         let records = self
             .0
-            .count_unread(read_by(&*self.0.ledger, vec![key], deadline).await)?;
+            .0
+            .count_unread(read_by(&*self.0.0.ledger, vec![key], deadline).await)?;
         if let Some(chain) = records
             .into_iter()
             .flatten()
             .find_map(|record| KnownChain::decode(&record.value))
         {
             // The response may have been noted meanwhile.
-            self.0.response_chains.chains.entry(name).or_insert(chain);
+            self.0.0.response_chains.chains.entry(name).or_insert(chain);
         }
         Ok(())
     }
 
     /// Stores the chain of a response once its parent has been read. Does not wait: a full queue loses the chain.
     pub fn join_later(self, chain: UnjoinedChain) {
-        if chain.caller.is_authenticated() && self.0.ledger.survives_restart() {
-            drop(self.0.response_chains.unjoined_sender.try_send(chain));
+        if chain.caller.is_authenticated() && self.0.0.ledger.survives_restart() {
+            drop(self.0.0.response_chains.unjoined_sender.try_send(chain));
         }
     }
 
@@ -227,53 +222,56 @@ impl ChainStore<'_> {
         if !self.is_continuing(caller) {
             self.adopt_continuing(caller);
             let key = keyed_digest_of(caller.principal_bytes(), [&b"continues"[..]]);
-            store_facts(self.0, caller, &[(key, LearnedFact::ContinuesById)]);
+            self.0.store_facts(caller, &[(key, LearnedFact::ContinuesById)]);
         }
     }
 
     /// Notes what another process has stored with [`note_continuing`](Self::note_continuing).
     pub fn adopt_continuing(self, caller: Caller) {
-        self.0.response_chains.continuing.insert(caller, ());
+        self.0.0.response_chains.continuing.insert(caller, ());
     }
 
     /// Returns `true` if the caller has continued from a response by its id.
     pub fn is_continuing(self, caller: Caller) -> bool {
-        self.0.response_chains.continuing.get(&caller).is_some()
+        self.0.0.response_chains.continuing.get(&caller).is_some()
     }
 }
 
-/// Joins chains whose parents were not in memory, until all other handles of the store are dropped. A second worker ends
-/// at once.
-pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
-    let receiver = &store.response_chains.unjoined_receiver;
-    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // The task must not keep the store alive.
-    let handle = Arc::downgrade(&store);
-    drop(store);
-    let Some(mut receiver) = receiver else { return };
-    // Each with the time of its next try, and the tries so far. The first is due first.
-    let mut retries: VecDeque<(Instant, u32, UnjoinedChain)> = VecDeque::new();
-    loop {
-        let due = retries.front().map_or_else(clock::now, |(due, ..)| *due);
-        let (tries, chain) = tokio::select! {
-            chain = receiver.recv() => match chain {
-                Some(chain) => (0, chain),
-                None => return,
-            },
-            () = sleep_until(due), if !retries.is_empty() => match retries.pop_front() {
-                Some((_, tries, chain)) => (tries, chain),
-                None => continue,
-            },
-        };
-        let Some(store) = handle.upgrade() else { return };
-        let tries = tries.saturating_add(1);
-        let chains = ChainStore(&store);
-        match join_chain(chains, &chain).await {
-            JoinEnd::Unread | JoinEnd::Absent if tries < TRIES_MAX && retries.len() < WAITING_MAX => {
-                retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
+impl AnswerStore {
+    /// Completes chains whose parents were not in memory, until all other handles are dropped.
+    pub async fn join_chains(self) {
+        let receiver = &self.0.response_chains.unjoined_receiver;
+        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The task must not keep the store alive.
+        let handle = Arc::downgrade(&self.0);
+        drop(self);
+        let Some(mut receiver) = receiver else { return };
+        // Each with the time of its next try, and the tries so far. The first is due first.
+        let mut retries: VecDeque<(Instant, u32, UnjoinedChain)> = VecDeque::new();
+        loop {
+            let due = retries.front().map_or_else(clock::now, |(due, ..)| *due);
+            let (tries, chain) = tokio::select! {
+                chain = receiver.recv() => match chain {
+                    Some(chain) => (0, chain),
+                    None => return,
+                },
+                () = sleep_until(due), if !retries.is_empty() => match retries.pop_front() {
+                    Some((_, tries, chain)) => (tries, chain),
+                    None => continue,
+                },
+            };
+            let Some(store) = handle.upgrade().map(AnswerStore) else {
+                return;
+            };
+            let tries = tries.saturating_add(1);
+            let chains = ChainStore(&store);
+            match join_chain(chains, &chain).await {
+                JoinEnd::Unread | JoinEnd::Absent if tries < TRIES_MAX && retries.len() < WAITING_MAX => {
+                    retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
+                }
+                JoinEnd::Impossible | JoinEnd::Absent => chains.note_lost(chain.caller, &chain.id),
+                JoinEnd::Stored | JoinEnd::Unread => {}
             }
-            JoinEnd::Impossible | JoinEnd::Absent => chains.note_lost(chain.caller, &chain.id),
-            JoinEnd::Stored | JoinEnd::Unread => {}
         }
     }
 }
@@ -296,7 +294,7 @@ async fn join_chain(chains: ChainStore<'_>, unjoined: &UnjoinedChain) -> JoinEnd
     let Some(found) = chains.find_chain(*caller, parent) else {
         return match read {
             Err(Unread) => JoinEnd::Unread,
-            Ok(()) if chains.is_known(*caller, parent) || chains.0.ledger.is_exclusive() => JoinEnd::Impossible,
+            Ok(()) if chains.is_known(*caller, parent) || chains.0.0.ledger.is_exclusive() => JoinEnd::Impossible,
             Ok(()) => JoinEnd::Absent,
         };
     };

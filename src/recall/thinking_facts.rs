@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::AnswerStoreState;
+use super::AnswerStore;
 use crate::{
     auth::Caller,
     clock,
@@ -45,39 +45,43 @@ impl ThinkingFact {
     }
 }
 
-/// Stores facts of a caller in the background, if a record of it may be written. An earlier fact about a block stays.
-pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
-    if !store.may_write(caller) {
-        return;
+impl AnswerStore {
+    /// Stores facts about thinking in the background, if a record of the caller may be written.
+    pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
+        if !self.0.may_write(caller) {
+            return;
+        }
+        self.0.fact_owners.note(RecordKind::Thinking, caller.principal());
+        let expires_at = self.0.expires_at();
+        let insert = |(name, fact): (RecordName, ThinkingFact)| {
+            CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
+        };
+        self.0
+            .write_behind
+            .queue_writes(facts.into_iter().map(insert).collect());
     }
-    store.fact_owners.note(RecordKind::Thinking, caller.principal());
-    let expires_at = store.expires_at();
-    let insert = |(name, fact): (RecordName, ThinkingFact)| {
-        CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
-    };
-    store.write_behind.queue_writes(facts.into_iter().map(insert).collect());
-}
 
-/// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
-pub(super) async fn read_facts(
-    store: &AnswerStoreState,
-    caller: Caller,
-    names: &[RecordName],
-    deadline: Instant,
-) -> Option<Vec<Option<ThinkingFact>>> {
-    let keys = names.iter().map(|name| fact_key(caller, *name)).collect();
-    let read = read_all(&*store.ledger, keys, clock::unix_time());
-    let Ok(Ok(records)) = timeout_at(deadline, read).await else {
-        store.telemetry.record_ledger_timeout("read");
-        return None;
-    };
-    let decode = |record: Option<crate::ledger::Record>| ThinkingFact::decode(&record?.value);
-    let facts: Vec<Option<ThinkingFact>> = records.into_iter().map(decode).collect();
-    if facts.iter().any(Option::is_some) {
-        // The ledger may not tell who has some.
-        store.fact_owners.note(RecordKind::Thinking, caller.principal());
+    /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
+    pub async fn read_thinking_facts(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
+        deadline: Instant,
+    ) -> Option<Vec<Option<ThinkingFact>>> {
+        let keys = names.iter().map(|name| fact_key(caller, *name)).collect();
+        let read = read_all(&*self.0.ledger, keys, clock::unix_time());
+        let Ok(Ok(records)) = timeout_at(deadline, read).await else {
+            self.0.telemetry.record_ledger_timeout("read");
+            return None;
+        };
+        let decode = |record: Option<crate::ledger::Record>| ThinkingFact::decode(&record?.value);
+        let facts: Vec<Option<ThinkingFact>> = records.into_iter().map(decode).collect();
+        if facts.iter().any(Option::is_some) {
+            // The ledger may not tell who has some.
+            self.0.fact_owners.note(RecordKind::Thinking, caller.principal());
+        }
+        Some(facts)
     }
-    Some(facts)
 }
 
 fn fact_key(caller: Caller, name: RecordName) -> RecordKey {

@@ -15,7 +15,9 @@ use crate::{
         records::{RecordedCall, RecordedCallState},
         settling::{self, MatchedCall},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, update_records},
+    ledger::{
+        CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts, update_records,
+    },
     repair::Tier,
 };
 
@@ -141,8 +143,16 @@ fn answer_without_request(late: &LateStore, call: &RecordedCall) -> Option<Cance
     }
 }
 
+impl Cancels<'_> {
+    /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
+    pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
+        self.0.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| try_confirm(self.0, named, is_refused)).await
+    }
+}
+
 /// Notes the end of a cancel. Returns `None` if another writer changed its call first.
-pub(super) async fn try_confirm(
+async fn try_confirm(
     late: &LateStore,
     named: &NamedCall<'_>,
     is_refused: bool,

@@ -8,7 +8,10 @@ use std::{
 use memchr::memmem;
 use tokio::time::Instant;
 
-use super::lane_watch::{LaneWatch, LeftCall, WatchedCall};
+use super::{
+    Cancels,
+    lane_watch::{LaneWatch, LeftCall, WatchedCall},
+};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -51,81 +54,92 @@ impl WatchedLanes {
     }
 }
 
-pub(super) fn watches(late: &LateStore, lane: LaneId) -> bool {
-    late.0.has_cancels && late.0.watched_lanes.lock().contains(lane.as_bytes())
-}
+impl Cancels<'_> {
+    /// Returns `true` if the lane has a watched call, or may have one of an earlier process.
+    pub fn watches(self, lane: LaneId) -> bool {
+        self.0.0.has_cancels && self.0.0.watched_lanes.lock().contains(lane.as_bytes())
+    }
 
-/// Watches a call. See [`Cancels::watch_call`](super::Cancels::watch_call).
-pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) {
-    let is_undoable = call.tier == Tier::Revertible && late.0.settings.tool_settings(&call.tool).cancel_url.is_some();
-    // A reusable id is in other requests, too: it tells nothing of its call.
-    let Some(lane) = call.lane.filter(|_| is_undoable && is_strong(&call.id, &call.tool)) else {
-        return;
-    };
-    let now = clock::now();
-    let watched = WatchedCall {
-        key,
-        id: call.id.clone(),
-        alive_at: now,
-        pending: None,
-    };
-    let mut watch = late.0.watched_lanes.lock();
-    watch.add_call(lane, call.session, watched, now);
-    drop(watch);
-    // The silence of a new lane ends before that of the others, perhaps.
-    late.0.outbox.wake();
-}
+    /// Watches a recorded call if evidence may cancel it: its tool has a `cancel_url`, and no other lane uses its id.
+    pub(in crate::late) fn watch_call(self, key: RecordKey, call: &RecordedCall) {
+        let is_undoable =
+            call.tier == Tier::Revertible && self.0.0.settings.tool_settings(&call.tool).cancel_url.is_some();
+        // A reusable id is in other requests, too: it tells nothing of its call.
+        let Some(lane) = call.lane.filter(|_| is_undoable && is_strong(&call.id, &call.tool)) else {
+            return;
+        };
+        let now = clock::now();
+        let watched = WatchedCall {
+            key,
+            id: call.id.clone(),
+            alive_at: now,
+            pending: None,
+        };
+        let mut watch = self.0.0.watched_lanes.lock();
+        watch.add_call(lane, call.session, watched, now);
+        drop(watch);
+        // The silence of a new lane ends before that of the others, perhaps.
+        self.0.0.outbox.wake();
+    }
 
-/// Notes a request. See [`Cancels::note_request`](super::Cancels::note_request).
-pub(super) fn note_request(
-    late: &LateStore,
-    (caller, lane): (Caller, LaneId),
-    body: &[u8],
-    may_go_on: bool,
-    judge: impl Fn(&[u8], &dyn Fn() -> bool) -> CallEvidence,
-) {
-    if !watches(late, lane) {
-        // Another process may watch the lane, and sees nothing of this request.
-        if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() && may_go_on {
-            late.queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
+    /// Notes a request of a lane, without waiting. `judge` returns what it proves about the call with an id, and gets a
+    /// search for that id in `body`. `may_go_on` is `true` if it may go on with the conversation of a call that only
+    /// another process knows.
+    pub fn note_request(
+        self,
+        (caller, lane): (Caller, LaneId),
+        body: &[u8],
+        may_go_on: bool,
+        judge: impl Fn(&[u8], &dyn Fn() -> bool) -> CallEvidence,
+    ) {
+        if !self.watches(lane) {
+            // Another process may watch the lane, and sees nothing of this request.
+            if self.0.0.has_cancels && !self.0.0.ledger.is_exclusive() && caller.is_authenticated() && may_go_on {
+                self.0
+                    .queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
+            }
+            return;
         }
-        return;
+        let at = clock::unix_time();
+        let contains = |id: &[u8]| memmem::find(body, id).is_some();
+        let judge = |call: &WatchedCall| {
+            // Some clients strip other characters from ids.
+            let is_shown = || contains(&call.id) || contains(&id_letters(&call.id));
+            judge(&call.id, &is_shown)
+        };
+        let times = (clock::now(), at);
+        let heard = self
+            .0
+            .0
+            .watched_lanes
+            .lock()
+            .hear(lane.as_bytes(), judge, may_go_on, times);
+        for key in heard.revoked {
+            revoke(self.0, &key);
+        }
+        store_left(self.0, heard.left);
+        if heard.is_alive {
+            // Another process may be about to send a cancel.
+            self.0.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+        }
     }
-    let at = clock::unix_time();
-    let contains = |id: &[u8]| memmem::find(body, id).is_some();
-    let judge = |call: &WatchedCall| {
-        // Some clients strip other characters from ids.
-        let is_shown = || contains(&call.id) || contains(&id_letters(&call.id));
-        judge(&call.id, &is_shown)
-    };
-    let times = (clock::now(), at);
-    let heard = late
-        .0
-        .watched_lanes
-        .lock()
-        .hear(lane.as_bytes(), judge, may_go_on, times);
-    for key in heard.revoked {
-        revoke(late, &key);
-    }
-    store_left(late, heard.left);
-    if heard.is_alive {
-        // Another process may be about to send a cancel.
-        late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
-    }
-}
 
-pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId, is_of_stream: impl Fn(&[u8]) -> bool) {
-    let left = late
-        .0
-        .watched_lanes
-        .lock()
-        .drop_stream(lane.as_bytes(), is_of_stream, clock::now());
-    store_left(late, left);
-}
+    /// Notes that the client left a stream of a lane, which brought the calls with these ids. Does not wait.
+    pub fn note_dropped_stream(self, lane: LaneId, is_of_stream: impl Fn(&[u8]) -> bool) {
+        let left = self
+            .0
+            .0
+            .watched_lanes
+            .lock()
+            .drop_stream(lane.as_bytes(), is_of_stream, clock::now());
+        store_left(self.0, left);
+    }
 
-pub(super) fn note_closed(late: &LateStore, session: &[u8; 32]) {
-    let left = late.0.watched_lanes.lock().close_session(session, clock::now());
-    store_left(late, left);
+    /// Notes that the client closed a session, by its hash.
+    pub(in crate::late) fn note_closed(self, session: &[u8; 32]) {
+        let left = self.0.0.watched_lanes.lock().close_session(session, clock::now());
+        store_left(self.0, left);
+    }
 }
 
 /// Finds calls that have been silent for too long, and schedules their cancels. Returns the next time to look.
@@ -216,7 +230,7 @@ pub(in crate::late) async fn watch_recorded(late: &LateStore) -> Result<(), Late
                         call.state == RecordedCallState::Open && matching::is_running(call) && now < call.deadline
                     });
                     if let Some(call) = call {
-                        watch_call(late, record.key, &call);
+                        late.cancels().watch_call(record.key, &call);
                     }
                 }
             }

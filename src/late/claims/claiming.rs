@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use super::replaying::{self, ReplayedResult};
+use super::{
+    Intents,
+    replaying::{self, ReplayedResult},
+};
 use crate::{
     auth::{Caller, Principal},
+    clock,
     late::{
         LateError, LateStore,
         event_kind::{EventKind, EventSubject},
@@ -17,12 +21,11 @@ use crate::{
             storing::{self, StoredIntent},
         },
         matching::{NamedCall, Service},
-        queries,
         records::RecordedCall,
         settling::{self, MatchedCall},
         surfaces,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordName},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordName, retry_conflicts},
     repair::Tier,
     upstream::random_bytes,
 };
@@ -176,12 +179,22 @@ struct ResolvedSubject {
     call: Option<Box<(Record, RecordedCall)>>,
 }
 
+impl Intents<'_> {
+    /// Claims an intent. A grant is durable on return.
+    pub async fn claim(self, claim: &IntentClaim<'_>, now: Moment) -> Result<ClaimOutcome, LateError> {
+        // A lease that another replica has granted would seem to have ended.
+        if !self.0.0.ledger.is_exclusive() && !clock::is_steady() {
+            return Err(LateError::ClockStep);
+        }
+        if let ClaimSubject::Call { named, .. } = &claim.subject {
+            self.0.0.jobs.await_call(named.call_id).await;
+        }
+        retry_conflicts(|| try_claim(self.0, claim, now)).await
+    }
+}
+
 /// Claims an intent as of `now`. Returns `None` if another claim was granted first.
-pub(super) async fn try_claim(
-    late: &LateStore,
-    claim: &IntentClaim<'_>,
-    now: Moment,
-) -> Result<Option<ClaimOutcome>, LateError> {
+async fn try_claim(late: &LateStore, claim: &IntentClaim<'_>, now: Moment) -> Result<Option<ClaimOutcome>, LateError> {
     let subject = match resolve_subject(late, claim, now).await? {
         Ok(subject) => subject,
         Err(outcome) => return Ok(Some(outcome)),
@@ -459,7 +472,7 @@ async fn replay_of_call(
             tracing::debug!(%error, "the intent of a call with a result is not stored");
         }
     }
-    let content = queries::posted_content(late, subject.principal, record.key.name, now).await?;
+    let content = late.posted_content(subject.principal, record.key.name, now).await?;
     Ok(Some(ClaimOutcome::Replayed(ReplayedResult {
         intent: IntentId::of_record(&key.principal, &key.name),
         content,

@@ -86,33 +86,28 @@ impl std::fmt::Debug for IntentView {
     }
 }
 
-/// Returns an intent that the holder may read.
-pub(super) async fn view(
-    late: &LateStore,
-    holder: Holder<'_>,
-    id: IntentId,
-    now: Moment,
-) -> Result<Option<IntentView>, LateError> {
-    let Some(stored) = storing::find_for_holder(late, holder, id, now).await? else {
-        return Ok(None);
-    };
-    let intent = &stored.intent;
-    let state = rules::state_at(intent, now);
-    Ok(Some(IntentView {
-        id: stored.id(),
-        state,
-        tool: intent.tool.clone(),
-        scope: intent.scope,
-        claimed_at: intent.run.claim.is_some().then_some(intent.run.claimed_at),
-        lease_until: state.is_in_flight().then_some(intent.run.lease_until),
-        settled_at: intent.result.as_ref().map(|result| result.settled_at),
-        window_until: rules::window_until(intent),
-        failed: intent.result.as_ref().is_some_and(|result| result.failed),
-        content: storing::read_content(late, &stored, now).await?,
-    }))
-}
-
 impl Intents<'_> {
+    /// Returns an intent that the holder may read. `None` if there is none.
+    pub async fn view(self, holder: Holder<'_>, id: IntentId, now: Moment) -> Result<Option<IntentView>, LateError> {
+        let Some(stored) = storing::find_for_holder(self.0, holder, id, now).await? else {
+            return Ok(None);
+        };
+        let intent = &stored.intent;
+        let state = rules::state_at(intent, now);
+        Ok(Some(IntentView {
+            id: stored.id(),
+            state,
+            tool: intent.tool.clone(),
+            scope: intent.scope,
+            claimed_at: intent.run.claim.is_some().then_some(intent.run.claimed_at),
+            lease_until: state.is_in_flight().then_some(intent.run.lease_until),
+            settled_at: intent.result.as_ref().map(|result| result.settled_at),
+            window_until: rules::window_until(intent),
+            failed: intent.result.as_ref().is_some_and(|result| result.failed),
+            content: storing::read_content(self.0, &stored, now).await?,
+        }))
+    }
+
     /// Extends the lease of a holder, and the deadline of its call.
     pub async fn extend_lease(self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
         change_held(self.0, held, HolderReport::Heartbeat, now, |intent| {

@@ -1,5 +1,6 @@
 //! Intents as operators see them: lists, and the end of an unknown outcome.
 
+use super::Intents;
 use crate::{
     auth::{Principal, PrincipalHash},
     late::{
@@ -12,7 +13,7 @@ use crate::{
         operator_list::ListCursor,
         operator_pages::read_page,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKind, retry_conflicts},
     repair::Tier,
 };
 
@@ -59,8 +60,15 @@ pub struct ListedIntent {
     pub since: Moment,
 }
 
+impl Intents<'_> {
+    /// Resolves an unknown outcome, for an operator who has found out what happened.
+    pub async fn resolve(self, id: IntentId, resolution: Resolution, now: Moment) -> Result<ResolveOutcome, LateError> {
+        retry_conflicts(|| try_resolve(self.0, id, resolution, now)).await
+    }
+}
+
 /// Resolves an unknown outcome. Returns `None` if another writer was first.
-pub(super) async fn try_resolve(
+async fn try_resolve(
     late: &LateStore,
     id: IntentId,
     resolution: Resolution,
@@ -97,26 +105,26 @@ pub struct IntentPage {
     pub next: Option<ListCursor>,
 }
 
-/// Returns one page of the intents of every caller that are in one of `states`.
-///
-/// It reads the intents of a bounded number of callers, so that it may have no rows and still a next page.
-pub(super) async fn list(
-    late: &LateStore,
-    states: &[IntentState],
-    after: Option<ListCursor>,
-    limit: usize,
-    now: Moment,
-) -> Result<IntentPage, LateError> {
-    let pick = |record: &Record| {
-        let intent = IntentRecord::decode(&record.value)?;
-        let state = rules::state_at(&intent, now);
-        let id = IntentId::of_record(&record.key.principal, &record.key.name);
-        states
-            .contains(&state)
-            .then(|| listed(record.key.principal, id, state, intent))
-    };
-    let (intents, next) = read_page(late, RecordKind::Intent, after, limit, now, pick).await?;
-    Ok(IntentPage { intents, next })
+impl Intents<'_> {
+    /// Returns one page of the intents of every caller that are in one of `states`.
+    pub async fn list(
+        self,
+        states: &[IntentState],
+        after: Option<ListCursor>,
+        limit: usize,
+        now: Moment,
+    ) -> Result<IntentPage, LateError> {
+        let pick = |record: &Record| {
+            let intent = IntentRecord::decode(&record.value)?;
+            let state = rules::state_at(&intent, now);
+            let id = IntentId::of_record(&record.key.principal, &record.key.name);
+            states
+                .contains(&state)
+                .then(|| listed(record.key.principal, id, state, intent))
+        };
+        let (intents, next) = read_page(self.0, RecordKind::Intent, after, limit, now, pick).await?;
+        Ok(IntentPage { intents, next })
+    }
 }
 
 fn listed(principal: PrincipalHash, id: IntentId, state: IntentState, intent: IntentRecord) -> ListedIntent {

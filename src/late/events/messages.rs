@@ -9,7 +9,7 @@ use crate::{
         LateError, LateStore,
         event_kind::{EventKind, EventSubject},
         intents::{IntentId, IntentState, rules, storing},
-        matching, queries,
+        matching,
         records::RecordedCall,
         webhook::Webhook,
     },
@@ -50,7 +50,7 @@ pub(in crate::late) async fn judge(
                 }
             }
             let content = if webhook.has_content && kind == EventKind::Settled {
-                queries::posted_content(late, principal, name, now).await?
+                late.posted_content(principal, name, now).await?
             } else {
                 None
             };

@@ -8,11 +8,7 @@ use super::{
 };
 use crate::{
     auth::{Principal, PrincipalHash},
-    late::{
-        LateError, LateStore,
-        queries::{posted_content, whole_content},
-        records::StoredContent,
-    },
+    late::{LateError, LateStore, queries::whole_content, records::StoredContent},
     ledger::{CommitStep, Moment, Record, RecordKey, RecordKind, RecordName},
 };
 
@@ -107,7 +103,10 @@ pub(in crate::late) async fn read_content(
 ) -> Result<Option<String>, LateError> {
     let key = stored.record.key;
     match stored.intent.result.as_ref().map(|result| &result.place) {
-        Some(ContentPlace::Call(call)) => posted_content(late, Principal::from_bytes(key.principal), *call, now).await,
+        Some(ContentPlace::Call(call)) => {
+            late.posted_content(Principal::from_bytes(key.principal), *call, now)
+                .await
+        }
         Some(ContentPlace::Own(content)) => {
             let apart = match content {
                 StoredContent::Inline(_) => None,

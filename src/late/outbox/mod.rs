@@ -3,14 +3,14 @@
 //! Each message is a record, so that it survives a restart, and is sent at least once. This folder stores and schedules
 //! messages. `cancels` decides what they say.
 
-mod backoff;
 mod due_queue;
 mod receiver_loads;
 mod records;
 
-pub(super) use backoff::pause_after;
 pub(super) use due_queue::{DueMessage, DueQueue};
 pub use records::{OutgoingRecord, Purpose};
+
+use std::time::Duration;
 
 use super::{LateError, LateStore};
 use crate::{
@@ -19,6 +19,11 @@ use crate::{
     digest::digest_of,
     ledger::{CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
 };
+
+/// The pause after the first failed try of a message. Each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Returns the key of a message. `name` tells the messages of a principal apart.
 pub(super) const fn message_key(principal: Principal, name: RecordName) -> RecordKey {
@@ -112,6 +117,23 @@ pub(super) async fn waiting_messages(late: &LateStore) -> Result<Vec<(RecordKey,
 }
 
 /// Returns the time until `due_at`, as of `now`.
-pub(super) const fn time_until(due_at: Moment, now: Moment) -> std::time::Duration {
+pub(super) const fn time_until(due_at: Moment, now: Moment) -> Duration {
     due_at.saturating_sub(now)
+}
+
+/// Returns the pause after so many failed tries.
+pub(super) fn pause_after(tries: u32) -> Duration {
+    let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_from_five_seconds_to_an_hour() {
+        let seconds = [0, 1, 2, 3, 10, 11, 32, 33, u32::MAX].map(|tries| pause_after(tries).as_secs());
+        assert_eq!(seconds, [5, 5, 10, 20, 2560, 3600, 3600, 3600, 3600]);
+    }
 }

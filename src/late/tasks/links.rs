@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use super::UserTasks;
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -107,36 +108,38 @@ fn link_key(late: &LateStore, link: RecordName) -> RecordKey {
     RecordKey::new(RecordKind::TaskLink, Principal::of_task_links(&late.0.principals), link)
 }
 
-/// Makes a link. See [`UserTasks::make_link`](super::UserTasks::make_link).
-pub(super) async fn make(late: &LateStore, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
-    let secret = TaskSecret(random_bytes()?);
-    let name = secret.link();
-    let is_made: Result<bool, LateError> = retry_conflicts(|| async {
-        let now = clock::unix_time();
-        let links = read_links(late, now).await?;
-        let of_kind = links.iter().filter(|(_, known)| known.may_resolve == link.may_resolve);
-        let own: Vec<&Record> = of_kind
-            .clone()
-            .filter(|(_, known)| known.owner == link.owner)
-            .map(|(record, _)| record)
-            .collect();
-        let of_account = of_kind.filter(|(_, known)| known.owner.account() == link.owner.account());
-        let surplus = (own.len() + 1).saturating_sub(LINKS_OF_ONE_MAX);
-        let has_room = links.len() - surplus < LINKS_MAX
-            && (link.may_resolve || of_account.count() - surplus < LINKS_OF_ACCOUNT_MAX);
-        if !has_room {
-            return Ok(Some(false));
-        }
-        let made = CommitStep::insert_record(link_key(late, name), link.encode(now), link.expires_at);
-        // Listed in the order of their making.
-        let replaced = own.iter().take(surplus).map(|record| record.remove_step());
-        let steps = [made].into_iter().chain(replaced).collect();
-        // On a conflict another writer has removed one of these links.
-        let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
-        Ok(is_done.then_some(true))
-    })
-    .await;
-    Ok(is_made?.then_some(MadeLink { link: name, secret }))
+impl UserTasks<'_> {
+    /// Makes a link to the caller's tasks. It is stored on return. `None` if there are too many links.
+    pub async fn make_link(self, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
+        let secret = TaskSecret(random_bytes()?);
+        let name = secret.link();
+        let is_made: Result<bool, LateError> = retry_conflicts(|| async {
+            let now = clock::unix_time();
+            let links = read_links(self.0, now).await?;
+            let of_kind = links.iter().filter(|(_, known)| known.may_resolve == link.may_resolve);
+            let own: Vec<&Record> = of_kind
+                .clone()
+                .filter(|(_, known)| known.owner == link.owner)
+                .map(|(record, _)| record)
+                .collect();
+            let of_account = of_kind.filter(|(_, known)| known.owner.account() == link.owner.account());
+            let surplus = (own.len() + 1).saturating_sub(LINKS_OF_ONE_MAX);
+            let has_room = links.len() - surplus < LINKS_MAX
+                && (link.may_resolve || of_account.count() - surplus < LINKS_OF_ACCOUNT_MAX);
+            if !has_room {
+                return Ok(Some(false));
+            }
+            let made = CommitStep::insert_record(link_key(self.0, name), link.encode(now), link.expires_at);
+            // Listed in the order of their making.
+            let replaced = own.iter().take(surplus).map(|record| record.remove_step());
+            let steps = [made].into_iter().chain(replaced).collect();
+            // On a conflict another writer has removed one of these links.
+            let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            Ok(is_done.then_some(true))
+        })
+        .await;
+        Ok(is_made?.then_some(MadeLink { link: name, secret }))
+    }
 }
 
 /// Reads all links, in the order of their making.
@@ -160,24 +163,26 @@ async fn read_links(late: &LateStore, now: Moment) -> Result<Vec<(Record, TaskLi
     }
 }
 
-/// Revokes a link. See [`UserTasks::revoke_link`](super::UserTasks::revoke_link).
-pub(super) async fn revoke(late: &LateStore, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
-    let now = clock::unix_time();
-    let Some((record, known)) = read(late, link, now).await? else {
-        return Ok(false);
-    };
-    if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
-        return Ok(false);
+impl UserTasks<'_> {
+    /// Revokes a link of the caller, or any if `caller` is `None`. Returns `false` if there is no such link.
+    pub async fn revoke_link(self, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
+        let now = clock::unix_time();
+        let Some((record, known)) = read(self.0, link, now).await? else {
+            return Ok(false);
+        };
+        if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
+            return Ok(false);
+        }
+        Ok(self.0.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
     }
-    Ok(late.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
-}
 
-/// Finds a link. See [`UserTasks::find_link`](super::UserTasks::find_link).
-pub(super) async fn find(late: &LateStore, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
-    let found = read(late, secret.link(), clock::unix_time()).await?;
-    // The configuration may have changed since the link was made.
-    let is_one_person = |owner: Caller| intents::is_strong_user(late, owner.principal(), owner.account());
-    Ok(found.map(|(_, link)| link).filter(|link| is_one_person(link.owner)))
+    /// Returns the link with this secret. `None` if it is unknown, expired or revoked.
+    pub async fn find_link(self, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
+        let found = read(self.0, secret.link(), clock::unix_time()).await?;
+        // The configuration may have changed since the link was made.
+        let is_one_person = |owner: Caller| intents::is_strong_user(self.0, owner.principal(), owner.account());
+        Ok(found.map(|(_, link)| link).filter(|link| is_one_person(link.owner)))
+    }
 }
 
 async fn read(late: &LateStore, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::UserTasks;
 use crate::{
     auth::Caller,
     clock,
@@ -150,38 +151,40 @@ pub struct TaskPage {
     pub next: Option<TaskCursor>,
 }
 
-/// Returns one page of the tasks of a person.
-pub(super) async fn list(late: &LateStore, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
-    let now = clock::unix_time();
-    let (kind, mut place) = match after {
-        TaskCursor::Calls(place) => (RecordKind::Call, place),
-        TaskCursor::Intents(place) => (RecordKind::Intent, place),
-    };
-    let (principal, mut tasks) = (*owner.principal().as_bytes(), Vec::new());
-    for _ in 0..READS_MAX {
-        let list = late.0.ledger.list_after(kind, principal, place, READ_ROWS, now);
-        let page = list.await?;
-        let Some((last, _)) = page.last() else {
-            let next = matches!(after, TaskCursor::Intents(_)).then_some(TaskCursor::Calls(0));
-            return Ok(TaskPage { tasks, next });
+impl UserTasks<'_> {
+    /// Returns one page of the tasks of a link's owner.
+    pub async fn list(self, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
+        let now = clock::unix_time();
+        let (kind, mut place) = match after {
+            TaskCursor::Calls(place) => (RecordKind::Call, place),
+            TaskCursor::Intents(place) => (RecordKind::Intent, place),
         };
-        place = *last;
-        tasks.extend(match after {
-            TaskCursor::Calls(_) => tasks_of_calls(late, owner, page, now).await?,
-            TaskCursor::Intents(_) => tasks_of_intents(page, now),
-        });
-        if tasks.len() >= PAGE_TASKS {
-            break;
+        let (principal, mut tasks) = (*owner.principal().as_bytes(), Vec::new());
+        for _ in 0..READS_MAX {
+            let list = self.0.0.ledger.list_after(kind, principal, place, READ_ROWS, now);
+            let page = list.await?;
+            let Some((last, _)) = page.last() else {
+                let next = matches!(after, TaskCursor::Intents(_)).then_some(TaskCursor::Calls(0));
+                return Ok(TaskPage { tasks, next });
+            };
+            place = *last;
+            tasks.extend(match after {
+                TaskCursor::Calls(_) => tasks_of_calls(self.0, owner, page, now).await?,
+                TaskCursor::Intents(_) => tasks_of_intents(page, now),
+            });
+            if tasks.len() >= PAGE_TASKS {
+                break;
+            }
         }
+        let next = match after {
+            TaskCursor::Calls(_) => TaskCursor::Calls(place),
+            TaskCursor::Intents(_) => TaskCursor::Intents(place),
+        };
+        Ok(TaskPage {
+            tasks,
+            next: Some(next),
+        })
     }
-    let next = match after {
-        TaskCursor::Calls(_) => TaskCursor::Calls(place),
-        TaskCursor::Intents(_) => TaskCursor::Intents(place),
-    };
-    Ok(TaskPage {
-        tasks,
-        next: Some(next),
-    })
 }
 
 fn tasks_of_intents(page: Vec<PlacedRecord>, now: Moment) -> Vec<ListedTask> {

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::RecordName,
 };
 
 /// Access to the tasks of a store.
@@ -35,26 +34,6 @@ impl<'l> UserTasks<'l> {
     /// Returns `true` if the caller may have a link: it is one person, and not everybody with its credential.
     pub fn may_have_link(self, caller: Caller) -> bool {
         is_strong_user(self.0, caller.principal(), caller.account())
-    }
-
-    /// Makes a link to the caller's tasks. It is stored on return. `None` if there are too many links.
-    pub async fn make_link(self, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
-        links::make(self.0, link).await
-    }
-
-    /// Revokes a link of the caller, or any if `caller` is `None`. Returns `false` if there is no such link.
-    pub async fn revoke_link(self, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
-        links::revoke(self.0, caller, link).await
-    }
-
-    /// Returns the link with this secret. `None` if it is unknown, expired or revoked.
-    pub async fn find_link(self, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
-        links::find(self.0, secret).await
-    }
-
-    /// Returns one page of the tasks of a link's owner.
-    pub async fn list(self, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
-        listing::list(self.0, owner, after).await
     }
 
     /// Resolves an unknown outcome of the owner.

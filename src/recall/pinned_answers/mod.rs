@@ -21,7 +21,9 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{AnswerScope, AnswerStoreState, AssignedAnswer, FIRST_VERSION, PinnedRow, ROW_BYTES, UNUSED_ROW_MAX};
+use super::{
+    AnswerScope, AnswerStore, AnswerStoreState, AssignedAnswer, FIRST_VERSION, PinnedRow, ROW_BYTES, UNUSED_ROW_MAX,
+};
 use crate::{
     auth::Caller,
     digest::{DigestHashBuilder, digest_of},
@@ -29,8 +31,6 @@ use crate::{
     repair::{CallKey, PinnedAnswer},
 };
 use journal::{PinJournal, RowState, SettledRow};
-
-pub(super) use writer::{flush_pins, run_writer};
 
 /// The limit of the rows in memory, in bytes. The journal has a limit of its own.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
@@ -187,104 +187,113 @@ impl PinnedAnswers {
     }
 }
 
-/// Returns the pinned answer of a call from memory.
-pub(super) fn cached_answer(store: &AnswerStoreState, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
-    store.pinned.find_answer(&pinned_answer_key(scope, call))
-}
+impl AnswerStore {
+    /// Returns the pinned answer of a call from memory.
+    pub fn cached_answer(&self, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
+        self.0.pinned.find_answer(&pinned_answer_key(scope, call))
+    }
 
-/// Reads the pinned answers of these calls from the ledger.
-pub(super) async fn fetch_answers(
-    store: &AnswerStoreState,
-    scope: AnswerScope,
-    calls: &[CallKey],
-    deadline: Instant,
-) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
-    let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
-    let look = async {
-        // Only verified callers have records in the ledger.
-        let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedAnswer, scope.caller.principal());
-        // Another process may have pinned the first answer a moment ago.
-        let is_none = store.ledger.is_exclusive() && !may_have(&store.owners);
-        if is_none || !store.callers.verify(scope.caller, deadline).await? {
-            return Ok(Vec::new());
-        }
-        read_by(&*store.ledger, keys.clone(), deadline).await
-    };
-    let records = store.count_unread(look.await)?;
-    let mut found = HashMap::new();
-    for ((call, key), record) in calls.iter().zip(&keys).zip(records) {
-        let row = record.and_then(|record| PinnedRow::decode(&record.value));
-        if let Some(answer) = row.and_then(|row| store.pinned.adopt_row(*key, row, store.ledger.is_exclusive())) {
-            found.insert(*call, answer);
-        }
-    }
-    Ok(found)
-}
-
-/// Pins answers. See [`AnswerStore::pin_answers`](super::AnswerStore::pin_answers).
-pub(super) async fn pin_answers(
-    store: &AnswerStoreState,
-    scope: AnswerScope,
-    given: &[AssignedAnswer],
-    deadline: Instant,
-) -> HashMap<CallKey, PinnedAnswer> {
-    let (pins, mut existing) = (&store.pinned, HashMap::new());
-    let is_verified = !given.is_empty() && store.callers.is_verified_in_memory(scope.caller);
-    if is_verified {
-        note_owner(store, scope.caller);
-    }
-    let mut keys = Vec::with_capacity(given.len());
-    for (call, answer) in given {
-        let key = pinned_answer_key(scope, *call);
-        if let Some(other) = pins.decide_answer(key, answer, is_verified) {
-            existing.insert(*call, other);
-        }
-        keys.push((key, *call, answer));
-    }
-    pins.wake_writer();
-    if !is_verified || store.ledger.is_exclusive() {
-        return existing;
-    }
-    // Another process may have been first: the ledger decides, also about what another request of this one has decided.
-    let unstored = UnstoredPins {
-        keys: keys.iter().map(|(key, ..)| *key).collect(),
-        caller: scope.caller,
-    };
-    await_stored(store, unstored, deadline).await;
-    for (key, call, answer) in keys {
-        let decided = pins.find_answer(&key).or_else(|| pins.overruled.get(&key));
-        match decided {
-            Some(other) if other != *answer => drop(existing.insert(call, other)),
-            Some(_) => drop(existing.remove(&call)),
-            None => {}
-        }
-    }
-    existing
-}
-
-/// Commits answers. See [`AnswerStore::commit_answers`](super::AnswerStore::commit_answers).
-pub(super) fn commit_answers(store: &AnswerStoreState, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
-    let is_verified = !used.is_empty() && store.callers.is_verified_in_memory(scope.caller);
-    if is_verified {
-        note_owner(store, scope.caller);
-    }
-    let (mut keys, mut queued) = (Vec::new(), Vec::new());
-    for (call, answer) in used {
-        let key = pinned_answer_key(scope, *call);
-        let row = PinnedRow {
-            answer: answer.clone(),
-            is_committed: true,
+    /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
+    ///
+    /// Returns nothing for a caller that is not verified.
+    pub async fn fetch_answers(
+        &self,
+        scope: AnswerScope,
+        calls: &[CallKey],
+        deadline: Instant,
+    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+        let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
+        let look = async {
+            // Only verified callers have records in the ledger.
+            let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedAnswer, scope.caller.principal());
+            // Another process may have pinned the first answer a moment ago.
+            let is_none = self.0.ledger.is_exclusive() && !may_have(&self.0.owners);
+            if is_none || !self.0.callers.verify(scope.caller, deadline).await? {
+                return Ok(Vec::new());
+            }
+            read_by(&*self.0.ledger, keys.clone(), deadline).await
         };
-        commit_row(store, key, row, is_verified, &mut queued);
-        if is_verified {
-            keys.push(key);
+        let records = self.0.count_unread(look.await)?;
+        let mut found = HashMap::new();
+        for ((call, key), record) in calls.iter().zip(&keys).zip(records) {
+            let row = record.and_then(|record| PinnedRow::decode(&record.value));
+            if let Some(answer) = row.and_then(|row| self.0.pinned.adopt_row(*key, row, self.0.ledger.is_exclusive())) {
+                found.insert(*call, answer);
+            }
         }
+        Ok(found)
     }
-    store.write_behind.queue_writes(queued);
-    store.pinned.wake_writer();
-    UnstoredPins {
-        keys,
-        caller: scope.caller,
+
+    /// Pins these answers before they are sent. Only a ledger that other processes share is waited for.
+    ///
+    /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
+    pub async fn pin_answers(
+        &self,
+        scope: AnswerScope,
+        given: &[AssignedAnswer],
+        deadline: Instant,
+    ) -> HashMap<CallKey, PinnedAnswer> {
+        let (pins, mut existing) = (&self.0.pinned, HashMap::new());
+        let is_verified = !given.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
+        if is_verified {
+            note_owner(&self.0, scope.caller);
+        }
+        let mut keys = Vec::with_capacity(given.len());
+        for (call, answer) in given {
+            let key = pinned_answer_key(scope, *call);
+            if let Some(other) = pins.decide_answer(key, answer, is_verified) {
+                existing.insert(*call, other);
+            }
+            keys.push((key, *call, answer));
+        }
+        pins.wake_writer();
+        if !is_verified || self.0.ledger.is_exclusive() {
+            return existing;
+        }
+        // Another process may have been first: the ledger decides, also about what another request of this one has decided.
+        let unstored = UnstoredPins {
+            keys: keys.iter().map(|(key, ..)| *key).collect(),
+            caller: scope.caller,
+        };
+        self.await_stored(unstored, deadline).await;
+        for (key, call, answer) in keys {
+            let decided = pins.find_answer(&key).or_else(|| pins.overruled.get(&key));
+            match decided {
+                Some(other) if other != *answer => drop(existing.insert(call, other)),
+                Some(_) => drop(existing.remove(&call)),
+                None => {}
+            }
+        }
+        existing
+    }
+
+    /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
+    ///
+    /// Returns those that the ledger does not have yet. The client must see nothing of the provider's answer before.
+    #[must_use]
+    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
+        let is_verified = !used.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
+        if is_verified {
+            note_owner(&self.0, scope.caller);
+        }
+        let (mut keys, mut queued) = (Vec::new(), Vec::new());
+        for (call, answer) in used {
+            let key = pinned_answer_key(scope, *call);
+            let row = PinnedRow {
+                answer: answer.clone(),
+                is_committed: true,
+            };
+            commit_row(&self.0, key, row, is_verified, &mut queued);
+            if is_verified {
+                keys.push(key);
+            }
+        }
+        self.0.write_behind.queue_writes(queued);
+        self.0.pinned.wake_writer();
+        UnstoredPins {
+            keys,
+            caller: scope.caller,
+        }
     }
 }
 
@@ -339,46 +348,46 @@ fn commit_row(
     }
 }
 
-/// Rolls back answers. See [`AnswerStore::roll_back_answers`](super::AnswerStore::roll_back_answers).
-pub(super) fn roll_back_answers<'g>(
-    store: &AnswerStoreState,
-    scope: AnswerScope,
-    given: impl IntoIterator<Item = &'g AssignedAnswer>,
-) {
-    let (pins, mut queued) = (&store.pinned, Vec::new());
-    for (call, answer) in given {
-        let key = pinned_answer_key(scope, *call);
-        let mut journal = pins.lock_journal();
-        if journal.has_entry(&key) {
-            journal.roll_back(&key, answer);
-            continue;
+impl AnswerStore {
+    /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
+    ///
+    /// An answer that another request has committed meanwhile stays.
+    pub fn roll_back_answers<'g>(&self, scope: AnswerScope, given: impl IntoIterator<Item = &'g AssignedAnswer>) {
+        let (pins, mut queued) = (&self.0.pinned, Vec::new());
+        for (call, answer) in given {
+            let key = pinned_answer_key(scope, *call);
+            let mut journal = pins.lock_journal();
+            if journal.has_entry(&key) {
+                journal.roll_back(&key, answer);
+                continue;
+            }
+            let Some(known) = pins.rows.get(&key) else { continue };
+            // Another request has committed or replaced the pin since.
+            if known.row.is_committed || known.row.answer != *answer {
+                continue;
+            }
+            pins.rows.invalidate(&key);
+            if known.is_stored && !journal.remove_row(key) {
+                queued.push(remove_step(key));
+            }
         }
-        let Some(known) = pins.rows.get(&key) else { continue };
-        // Another request has committed or replaced the pin since.
-        if known.row.is_committed || known.row.answer != *answer {
-            continue;
-        }
-        pins.rows.invalidate(&key);
-        if known.is_stored && !journal.remove_row(key) {
-            queued.push(remove_step(key));
-        }
+        self.0.write_behind.queue_writes(queued);
+        pins.wake_writer();
     }
-    store.write_behind.queue_writes(queued);
-    pins.wake_writer();
-}
 
-/// Waits until these pins are in the ledger, or the deadline. A crash may then lose those that are not.
-pub(super) async fn await_stored(store: &AnswerStoreState, unstored: UnstoredPins, deadline: Instant) {
-    // The usual case: the provider took longer than the disk.
-    if !is_due(store, &unstored) {
-        return;
-    }
-    if timeout_at(deadline, await_written(store, &unstored)).await != Ok(true) {
-        // The provider has accepted the pins, so they stay. The writer goes on with them.
-        store.telemetry.record_ledger_timeout("write");
-        let mut journal = store.pinned.lock_journal();
-        unstored.keys.iter().for_each(|key| journal.note_late(key));
-        journal.note_late_caller(unstored.caller);
+    /// Waits until the ledger has these pins, or the deadline. They are written in any case.
+    pub async fn await_stored(&self, unstored: UnstoredPins, deadline: Instant) {
+        // The usual case: the provider took longer than the disk.
+        if !is_due(&self.0, &unstored) {
+            return;
+        }
+        if timeout_at(deadline, await_written(&self.0, &unstored)).await != Ok(true) {
+            // The provider has accepted the pins, so they stay. The writer goes on with them.
+            self.0.telemetry.record_ledger_timeout("write");
+            let mut journal = self.0.pinned.lock_journal();
+            unstored.keys.iter().for_each(|key| journal.note_late(key));
+            journal.note_late_caller(unstored.caller);
+        }
     }
 }
 

@@ -10,13 +10,13 @@ use std::{
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{CachedRow, PinnedAnswers, journal::PinWrite};
+use super::{CachedRow, journal::PinWrite};
 use crate::{
     auth::Caller,
     callers::Callers,
     clock,
     ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record, RecordKind},
-    recall::{AnswerStoreState, PinnedRow},
+    recall::{AnswerStore, AnswerStoreState, PinnedRow},
 };
 
 /// The timeout of one commit. It may be carried out later all the same, and is then found by the next attempt.
@@ -33,58 +33,68 @@ enum BatchOutcome {
     Divided(Vec<PinWrite>),
 }
 
-/// Writes pins until all other handles of the store are dropped. A second writer ends at once.
-pub(in crate::recall) async fn run_writer(store: Arc<AnswerStoreState>) {
-    let woken = store.pinned.woken.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // The task must not keep the store alive.
-    let handle = Arc::downgrade(&store);
-    drop(store);
-    let Some(mut woken) = woken else { return };
-    let mut pause = BACKOFF.0;
-    while let Some(store) = handle.upgrade() {
-        let (batches, new_callers) = {
-            let mut journal = store.pinned.lock_journal();
-            (journal.take_batches(store.expires_at()), journal.take_callers())
-        };
-        let (ledger, callers) = (Arc::clone(&store.ledger), store.callers.clone());
-        drop(store);
-        if batches.is_empty() && new_callers.is_empty() {
-            drop((ledger, callers));
-            if woken.recv().await.is_none() {
-                return;
+impl AnswerStore {
+    /// Writes pinned answers to the ledger until all other handles are dropped.
+    pub async fn write_pins(self) {
+        let woken = self
+            .0
+            .pinned
+            .woken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // The task must not keep the store alive.
+        let handle = Arc::downgrade(&self.0);
+        drop(self);
+        let Some(mut woken) = woken else { return };
+        let mut pause = BACKOFF.0;
+        while let Some(store) = handle.upgrade() {
+            let (batches, new_callers) = {
+                let mut journal = store.pinned.lock_journal();
+                (journal.take_batches(store.expires_at()), journal.take_callers())
+            };
+            let (ledger, callers) = (Arc::clone(&store.ledger), store.callers.clone());
+            drop(store);
+            if batches.is_empty() && new_callers.is_empty() {
+                drop((ledger, callers));
+                if woken.recv().await.is_none() {
+                    return;
+                }
+                continue;
             }
-            continue;
-        }
-        let writes = batches.into_iter().map(|batch| write_batch(&handle, &*ledger, batch));
-        let new_callers = new_callers.into_iter();
-        let new_callers = new_callers.map(|caller| store_caller(&handle, &callers, caller));
-        // Side by side: the ledger stores all of them with one wait for the disk.
-        let (written, stored) = tokio::join!(join_all(writes), join_all(new_callers));
-        let all_written = written.into_iter().chain(stored).all(|written| written);
-        drop((ledger, callers));
-        let Some(store) = handle.upgrade() else { return };
-        if all_written {
-            store.pinned.note_success();
-        }
-        drop(store);
-        if all_written {
-            pause = BACKOFF.0;
-        } else {
-            tokio::time::sleep(pause).await;
-            pause = pause.saturating_mul(2).min(BACKOFF.1);
+            let writes = batches.into_iter().map(|batch| write_batch(&handle, &*ledger, batch));
+            let new_callers = new_callers.into_iter();
+            let new_callers = new_callers.map(|caller| store_caller(&handle, &callers, caller));
+            // Side by side: the ledger stores all of them with one wait for the disk.
+            let (written, stored) = tokio::join!(join_all(writes), join_all(new_callers));
+            let all_written = written.into_iter().chain(stored).all(|written| written);
+            drop((ledger, callers));
+            let Some(store) = handle.upgrade() else { return };
+            if all_written {
+                store.pinned.note_success();
+            }
+            drop(store);
+            if all_written {
+                pause = BACKOFF.0;
+            } else {
+                tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(BACKOFF.1);
+            }
         }
     }
-}
 
-/// Waits until every pin that was decided before is stored or given up.
-pub(in crate::recall) async fn flush_pins(pins: &PinnedAnswers) {
-    loop {
-        let mut written = std::pin::pin!(pins.written.notified());
-        written.as_mut().enable();
-        if !pins.lock_journal().has_unwritten() {
-            return;
+    /// Waits until the ledger has every pinned answer, apart from those of requests that no provider has answered yet
+    /// and whose caller is not verified.
+    pub async fn flush_pins(&self) {
+        let pins = &self.0.pinned;
+        loop {
+            let mut written = std::pin::pin!(pins.written.notified());
+            written.as_mut().enable();
+            if !pins.lock_journal().has_unwritten() {
+                return;
+            }
+            written.await;
         }
-        written.await;
     }
 }
 

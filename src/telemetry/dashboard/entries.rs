@@ -192,6 +192,16 @@ pub struct LateCallLabel {
     pub tool: Option<String>,
 }
 
+impl LateCallLabel {
+    /// Makes the label of a call.
+    pub fn new(call_id: &[u8], tool: Option<&[u8]>) -> Self {
+        Self {
+            call_id: printable_name(call_id),
+            tool: tool.map(printable_name),
+        }
+    }
+}
+
 /// An event in the life of a late result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateResultChange {
