@@ -12,6 +12,7 @@
 //! | [`splice`] | spans, edits, and the segments that result |
 //! | `clock` | the only source of time |
 //! | `digest` | hashes over lists of texts |
+//! | `digest_cache` | bounded caches in memory whose keys are digests |
 //! | `labels` | enums whose values have stable names |
 //! | `printable` | names of clients, models and providers, escaped and shortened for operators |
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
@@ -134,6 +135,8 @@ pub mod demo;
 #[cfg(feature = "server")]
 mod descriptors;
 mod digest;
+#[cfg(feature = "server")]
+mod digest_cache;
 #[cfg(feature = "server")]
 mod labels;
 #[cfg(feature = "server")]

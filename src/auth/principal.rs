@@ -4,7 +4,11 @@ use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName};
 
-use crate::{digest::keyed_digest_of, provider::ProviderKind};
+use crate::{
+    digest::keyed_digest_of,
+    digest_cache::{DigestKey, KeyBytes, OneDigest},
+    provider::ProviderKind,
+};
 
 /// The query parameter in which Google's clients may send their key.
 pub(crate) const KEY_PARAMETER: &str = "key";
@@ -308,6 +312,25 @@ fn percent_decode(text: &str, plus: u8) -> Cow<'_, [u8]> {
         rest = after;
     }
     Cow::Owned(bytes)
+}
+
+impl OneDigest for Principal {
+    fn digest(&self) -> [u8; 32] {
+        *self.as_bytes()
+    }
+
+    fn from_digest(digest: [u8; 32]) -> Self {
+        Self::from_bytes(digest)
+    }
+}
+
+impl DigestKey for Caller {
+    fn key_bytes(&self) -> KeyBytes {
+        KeyBytes::new(
+            [self.principal.digest(), self.account.digest()],
+            u8::from(self.is_shared),
+        )
+    }
 }
 
 #[cfg(test)]

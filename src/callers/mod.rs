@@ -5,13 +5,12 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
     auth::{Caller, Principal, PrincipalHash},
     clock,
-    digest::DigestHashBuilder,
+    digest_cache::{DigestCache, Lifetime},
     ledger::{self, CommitStep, Ledger, LedgerError, RecordKey, RecordKind, Unread, WriteBehind},
 };
 
@@ -30,7 +29,7 @@ pub struct Callers {
     ledger: Arc<dyn Ledger>,
     later: WriteBehind,
     /// The callers in memory, each with `true` if the ledger is known to have it.
-    verified: Cache<Principal, bool, DigestHashBuilder>,
+    verified: DigestCache<Principal, bool>,
 }
 
 impl Callers {
@@ -39,11 +38,8 @@ impl Callers {
         Self {
             ledger,
             later,
-            verified: Cache::builder()
-                .max_capacity(CALLERS_MAX)
-                // Shorter than in the ledger, so that an expired record is written again within a day.
-                .time_to_live(MEMORY_TTL)
-                .build_with_hasher(DigestHashBuilder::new()),
+            // Shorter than in the ledger, so that an expired record is written again within a day.
+            verified: DigestCache::new(CALLERS_MAX, Lifetime::SinceWrite(MEMORY_TTL)),
         }
     }
 
@@ -54,7 +50,7 @@ impl Callers {
         if !caller.is_authenticated() || self.verified.contains_key(&principal) {
             return;
         }
-        self.verified.insert(principal, false);
+        self.verified.insert(&principal, false);
         // Written after the answer: a slow ledger must not delay it.
         self.later.queue_write(insert_step(principal));
     }
@@ -70,7 +66,7 @@ impl Callers {
         let stored = self.ledger.commit(vec![insert_step(principal)], clock::unix_time());
         // A conflict is fine: the write in the background may have been first.
         stored.await?;
-        self.verified.insert(principal, true);
+        self.verified.insert(&principal, true);
         Ok(())
     }
 
@@ -112,7 +108,7 @@ impl Callers {
         let found = ledger::read_by(&*self.ledger, vec![caller_key(principal)], deadline).await?;
         let is_verified = found.iter().any(Option::is_some);
         if is_verified {
-            self.verified.insert(principal, true);
+            self.verified.insert(&principal, true);
         }
         Ok(is_verified)
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::Instant;
 
 use super::{
@@ -13,6 +12,7 @@ use super::{
 };
 use crate::{
     auth::{Caller, Principal},
+    digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{ChangeStamp, CommitStep, RecordKey, RecordKind, Unread, read_by, update_records},
     session::LaneId,
 };
@@ -31,12 +31,9 @@ const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 const LANE_BYTES: usize = 256;
 
 /// Creates the cache of noted calls.
-pub(super) fn new_cache() -> Cache<(Principal, LaneId), NotedCalls> {
-    let weigh = |_: &(Principal, LaneId), noted: &NotedCalls| {
-        let bytes = noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
-        u32::try_from(bytes).unwrap_or(u32::MAX)
-    };
-    Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build()
+pub(super) fn new_cache() -> DigestCache<(Principal, LaneId), NotedCalls> {
+    let weigh = |noted: &NotedCalls| noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
+    DigestCache::weighed(MEMORY_BYTES, Lifetime::Unlimited, weigh)
 }
 
 /// Access to the calls that compactions have removed.
@@ -97,11 +94,9 @@ impl Compactions<'_> {
     }
 
     fn change(self, principal: Principal, lane: LaneId, change: impl FnOnce(NotedCalls) -> Option<NotedCalls>) {
-        let entry = self.0.0.compacted.entry((principal, lane));
-        drop(entry.and_compute_with(|known| {
-            let known = known.map_or_else(NotedCalls::default, moka::Entry::into_value);
-            change(known).map_or(Op::Nop, Op::Put)
-        }));
+        self.0.0.compacted.change(&(principal, lane), |known| {
+            change(known.unwrap_or_default()).map_or(EntryChange::Keep, EntryChange::Put)
+        });
     }
 }
 

@@ -261,13 +261,13 @@ impl LateStore {
     pub fn note_session_closed(&self, caller: Caller, session: &str) {
         let session = session_hash(caller.principal(), session.as_bytes());
         // Only the time is noted here: a post compares it with the time of its call.
-        self.0.left_at.insert(session, clock::unix_time());
+        self.0.left_at.insert(&session, clock::unix_time());
         self.cancels().note_closed(&session);
     }
 
     /// Notes that the client left a lane: its calls no longer wait in an open turn.
     pub fn note_lane_left(&self, lane: LaneId) {
-        self.0.left_at.insert(*lane.as_bytes(), clock::unix_time());
+        self.0.left_at.insert(lane.as_bytes(), clock::unix_time());
     }
 
     /// Subscribes to the caller's results that are posted from now on.

@@ -5,10 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use moka::sync::Cache;
-
 use crate::{
     auth::Principal,
+    digest_cache::{DigestCache, Lifetime},
     ledger::{ChangeStamp, MOMENT_MAX, Moment, PlacedRecord, Record, RecordName},
 };
 
@@ -19,7 +18,7 @@ const RESULTS_MAX: usize = 65_536;
 
 /// Posted results by principal.
 #[derive(Clone, Debug)]
-pub(super) struct PostedResults(Cache<Principal, Arc<Mutex<ResultsOfPrincipal>>>);
+pub(super) struct PostedResults(DigestCache<Principal, Arc<Mutex<ResultsOfPrincipal>>>);
 
 /// Posted results of one principal.
 #[derive(Debug)]
@@ -103,7 +102,7 @@ pub(super) mod delivery_value {
 
 impl Default for PostedResults {
     fn default() -> Self {
-        Self(Cache::new(PRINCIPALS_MAX))
+        Self(DigestCache::new(PRINCIPALS_MAX, Lifetime::Unlimited))
     }
 }
 
@@ -124,7 +123,7 @@ impl PostedResults {
         stamp: Option<ChangeStamp>,
         is_fresh: bool,
     ) -> Option<Reading> {
-        let known = self.0.get_with(principal, Arc::default);
+        let known = self.0.get_or_insert_with(&principal, Arc::default);
         let mut known = lock_known(&known);
         if !is_fresh && stamp.is_some() && known.read_at == stamp {
             return None;

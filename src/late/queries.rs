@@ -292,7 +292,7 @@ async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Readin
             .ledger
             .list_after(RecordKind::Delivery, hash, reading.after(), ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
-            late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
+            late.0.load_cooldowns.insert(&principal, clock::now() + LOAD_COOLDOWN);
             return Err(Unread);
         };
         reading.add_page(&page);

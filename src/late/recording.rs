@@ -84,6 +84,6 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
     let subject = EventSubject::Call(key.name);
     Notices::of_change(late, owner, EventKind::Expired, subject, (call.deadline, now)).queue(late);
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
-    late.0.recorded.insert(observed, ());
+    late.0.recorded.insert(&observed, ());
     Some(NewCall { key, call, observed })
 }

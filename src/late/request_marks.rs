@@ -66,7 +66,7 @@ pub async fn mark_in_request(
         return late.count_unread(Err(Unread));
     }
     for result in results {
-        late.0.in_requests.insert(*result.key(), result.digest());
+        late.0.in_requests.insert(result.key(), result.digest());
     }
     Ok(results.iter().map(|result| *result.call()).collect())
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use super::{
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
     callers::Callers,
+    digest_cache::{DigestCache, DigestKey, Lifetime},
     ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
     session::LaneId,
     telemetry::Telemetry,
@@ -50,21 +50,21 @@ pub(super) struct LateStoreInner {
     pub(super) principals: PrincipalKey,
     pub(super) owners: OwnerKey,
     /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
-    pub(super) recorded: Cache<[u8; 32], ()>,
+    pub(super) recorded: DigestCache<[u8; 32], ()>,
     /// Hashes of lanes and sessions that were left, with the time.
-    pub(super) left_at: Cache<[u8; 32], Moment>,
+    pub(super) left_at: DigestCache<[u8; 32], Moment>,
     pub(super) posted: PostedResults,
     /// The callers with posted results or compacted calls, and the services with parked results.
     pub(super) record_owners: RecordOwners,
     pub(super) feed: FeedSender,
     /// The end of each caller's cooldown after a failed read of its posted results.
-    pub(super) load_cooldowns: Cache<Principal, Instant>,
+    pub(super) load_cooldowns: DigestCache<Principal, Instant>,
     /// The last reads of callers that are stored, or on their way to the ledger.
-    pub(super) readers: Cache<Principal, Moment>,
+    pub(super) readers: DigestCache<Principal, Moment>,
     /// Calls whose posted results were put into a request while the ledger failed, with the digests of the results.
-    pub(super) in_requests: Cache<RecordKey, [u8; 32]>,
+    pub(super) in_requests: DigestCache<RecordKey, [u8; 32]>,
     /// Calls that compactions may have removed from the history of their lane.
-    pub(super) compacted: Cache<(Principal, LaneId), NotedCalls>,
+    pub(super) compacted: DigestCache<(Principal, LaneId), NotedCalls>,
     /// Parked results of known owners.
     pub(super) awaited: AwaitedTable,
     /// Parked results whose matches settle at a known time.
@@ -125,13 +125,6 @@ impl LateStoreInner {
 }
 
 /// Creates a bounded cache whose entries expire.
-fn bounded_cache<K, V>() -> Cache<K, V>
-where
-    K: std::hash::Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    Cache::builder()
-        .max_capacity(CACHE_ENTRIES_MAX)
-        .time_to_live(CACHE_TTL)
-        .build()
+fn bounded_cache<K: DigestKey, V: Clone + Send + Sync + 'static>() -> DigestCache<K, V> {
+    DigestCache::new(CACHE_ENTRIES_MAX, Lifetime::SinceWrite(CACHE_TTL))
 }

@@ -29,7 +29,7 @@ impl LateStore {
         if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
             return;
         }
-        self.0.readers.insert(principal, now);
+        self.0.readers.insert(&principal, now);
         self.queue_job(LateJob::Read(principal, now));
     }
 }

@@ -35,7 +35,10 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::auth::{Principal, PrincipalHash};
+use crate::{
+    auth::{Principal, PrincipalHash},
+    digest_cache::{DigestKey, KeyBytes},
+};
 
 pub use batched_reads::{read_all, read_by};
 pub use changes::{ChangeEvent, ChangeStamp, LedgerChanges, RecordChange};
@@ -94,6 +97,12 @@ pub struct RecordKey {
     pub principal: PrincipalHash,
     /// The name of the record within its kind and principal.
     pub name: RecordName,
+}
+
+impl DigestKey for RecordKey {
+    fn key_bytes(&self) -> KeyBytes {
+        KeyBytes::new([self.principal, self.name], self.kind as u8)
+    }
 }
 
 impl RecordKey {

@@ -29,7 +29,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, Response, request::Parts};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
-use moka::sync::Cache;
 
 pub use intent_body::{REPEAT, REPEAT_HEADER};
 pub use response::ApiErrorCode;
@@ -39,6 +38,7 @@ pub use tasks::is_task_path;
 use crate::{
     auth::Caller,
     clock,
+    digest_cache::{DigestCache, Lifetime},
     late::{Holder, LateStore},
     ledger::Unread,
     server::{OwnerLimit, StopSignal},
@@ -97,7 +97,7 @@ pub struct LedgerApi {
     /// The signal that the drain has begun.
     stopping: StopSignal,
     /// Digests of signed messages by their service and id.
-    signed_messages: Cache<[u8; 32], [u8; 32]>,
+    signed_messages: DigestCache<[u8; 32], [u8; 32]>,
     listeners: OwnerLimit<Caller>,
     unverified: UnverifiedBytes,
 }
@@ -110,10 +110,7 @@ impl LedgerApi {
             sessions,
             telemetry,
             stopping,
-            signed_messages: Cache::builder()
-                .max_capacity(SIGNED_MESSAGES_MAX)
-                .time_to_live(SIGNED_MESSAGE_TTL)
-                .build(),
+            signed_messages: DigestCache::new(SIGNED_MESSAGES_MAX, Lifetime::SinceWrite(SIGNED_MESSAGE_TTL)),
             listeners: OwnerLimit::new(LISTENERS_MAX.0, LISTENERS_MAX.1),
             unverified: UnverifiedBytes::default(),
         }

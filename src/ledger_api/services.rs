@@ -194,7 +194,7 @@ fn check_replay(
     // The signature does not cover the path, so a message must not be sent again to another operation.
     let digest = digest_of([ask.label().as_bytes(), call_id, body]);
     // One atomic step: of two concurrent messages under one id the second sees the first.
-    if api.signed_messages.get_with(name, || digest) == digest {
+    if api.signed_messages.get_or_insert_with(&name, || digest) == digest {
         return Ok(());
     }
     Err(ApiRefusal::from_code(ApiErrorCode::Replayed))

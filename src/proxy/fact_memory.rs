@@ -6,7 +6,6 @@
 
 use std::{
     collections::HashSet,
-    hash::Hash,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,13 +14,12 @@ use std::{
 };
 
 use http::HeaderMap;
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use super::{fact_scope::FactScope, headers::CLIENT_TOKEN};
 use crate::{
     auth::{Caller, principal::is_short_lived},
-    digest::DigestHashBuilder,
+    digest_cache::{DigestCache, DigestKey, EntryChange, Lifetime},
     ledger::{RecordState, RecordsStamp},
     recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
     repair::{CallKey, DisputedShape, LearnedRules, Placeholder},
@@ -42,43 +40,43 @@ const REREAD_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct FactMemory {
     /// Rules that refusals have taught, by caller, server and model.
-    rules: Cache<FactKey, LearnedRules, DigestHashBuilder>,
+    rules: DigestCache<FactKey, LearnedRules>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
     /// Conversations in a disputed shape that a provider has accepted. Their prefix must not change any more.
-    shape_verdicts: Cache<FactKey, ShapeVerdict, DigestHashBuilder>,
+    shape_verdicts: DigestCache<FactKey, ShapeVerdict>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
-    bound_placeholders: Cache<FactKey, Placeholder, DigestHashBuilder>,
+    bound_placeholders: DigestCache<FactKey, Placeholder>,
     /// Callers with such a call to which the client has added a result in place since.
-    overrides: Cache<Caller, (), DigestHashBuilder>,
+    overrides: DigestCache<Caller, ()>,
     /// Conversations whose bound thinking may be dropped.
-    droppable_thinking: Cache<FactKey, (), DigestHashBuilder>,
+    droppable_thinking: DigestCache<FactKey, ()>,
     /// `true` once one of the three above has an entry. In most processes none ever has.
     has_bound: AtomicBool,
     /// Calls that each remote response left open. A request that continues from it answers them first.
-    due_calls: Cache<FactKey, Arc<[String]>, DigestHashBuilder>,
+    due_calls: DigestCache<FactKey, Arc<[String]>>,
     /// Answered remote calls, with the response that left them open. `None` if that response is not known.
-    answered_calls: Cache<FactKey, Option<FactKey>, DigestHashBuilder>,
+    answered_calls: DigestCache<FactKey, Option<FactKey>>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
     /// Kinds of values that a provider wants back, by caller, server and model.
-    wanted_continuity: Cache<FactKey, (), DigestHashBuilder>,
+    wanted_continuity: DigestCache<FactKey, ()>,
     /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
-    refused_thinking: Cache<FactKey, (), DigestHashBuilder>,
+    refused_thinking: DigestCache<FactKey, ()>,
     /// Last blocks of thinking of accepted bodies. The thinking up to such a block is accepted, or was removed.
-    accepted_thinking: Cache<FactKey, (), DigestHashBuilder>,
+    accepted_thinking: DigestCache<FactKey, ()>,
     /// `true` once a block was refused.
     has_refused: AtomicBool,
     /// Responses that a provider has lost. It accepted a request without the id.
-    dead_responses: Cache<FactKey, (), DigestHashBuilder>,
+    dead_responses: DigestCache<FactKey, ()>,
     /// `true` once a response was lost.
     has_dead: AtomicBool,
     /// Blocks of thinking that were looked for in the ledger, each with the state of the caller's records then.
-    looked_up_thinking: Cache<FactKey, RecordsStamp, DigestHashBuilder>,
+    looked_up_thinking: DigestCache<FactKey, RecordsStamp>,
     /// Facts that this process has learned a moment ago. The ledger may lack them still.
-    just_learned: Cache<FactKey, LearnedFact, DigestHashBuilder>,
+    just_learned: DigestCache<FactKey, LearnedFact>,
     /// Last read of each caller's facts in the ledger.
-    last_reads: Cache<Caller, LastRead, DigestHashBuilder>,
+    last_reads: DigestCache<Caller, LastRead>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -104,14 +102,8 @@ impl FactMemory {
             dead_responses: new_cache(),
             has_dead: AtomicBool::new(false),
             looked_up_thinking: new_cache(),
-            just_learned: Cache::builder()
-                .max_capacity(ENTRIES_MAX)
-                .time_to_live(WRITE_TIME_MAX)
-                .build_with_hasher(DigestHashBuilder::new()),
-            last_reads: Cache::builder()
-                .max_capacity(ENTRIES_MAX)
-                .time_to_live(READ_AGE_MAX)
-                .build_with_hasher(DigestHashBuilder::new()),
+            just_learned: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(WRITE_TIME_MAX)),
+            last_reads: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(READ_AGE_MAX)),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -144,13 +136,13 @@ impl FactMemory {
     /// Stores that the caller's facts were read. `stamp` is the state of its records before. `None` if that was not known,
     /// or if the ledger did not answer.
     pub(super) fn note_read(&self, caller: Caller, stamp: Option<RecordsStamp>, now: Instant) {
-        self.last_reads.insert(caller, LastRead { stamp, at: now });
+        self.last_reads.insert(&caller, LastRead { stamp, at: now });
     }
 
     /// Stores facts that the provider has just taught.
     pub(super) fn learn_facts(&self, caller: Caller, facts: &[KeyedFact]) {
         for (key, fact) in facts {
-            self.just_learned.insert(*key, fact.clone());
+            self.just_learned.insert(key, fact.clone());
             self.apply_fact(caller, *key, fact);
         }
     }
@@ -173,34 +165,35 @@ impl FactMemory {
             LearnedFact::Rules(rules) => {
                 self.has_rules.store(true, Ordering::Relaxed);
                 // Atomic: of two successes at once none loses its rule.
-                let entry = self.rules.entry(key);
-                entry.and_upsert_with(|known| known.map_or(*rules, |known| known.into_value().union(*rules)));
+                self.rules.change(&key, |known| {
+                    EntryChange::Put(known.map_or(*rules, |known| known.union(*rules)))
+                });
             }
             LearnedFact::RulesRetracted => self.rules.invalidate(&key),
             LearnedFact::BoundPlaceholder(placeholder) => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                self.bound_placeholders.insert(key, *placeholder);
+                self.bound_placeholders.insert(&key, *placeholder);
             }
             LearnedFact::HasOverrides => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                self.overrides.insert(caller, ());
+                self.overrides.insert(&caller, ());
             }
             LearnedFact::DroppableThinking => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                self.droppable_thinking.insert(key, ());
+                self.droppable_thinking.insert(&key, ());
             }
             LearnedFact::DueCalls(ids) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                self.due_calls.insert(key, ids.as_slice().into());
+                self.due_calls.insert(&key, ids.as_slice().into());
             }
             LearnedFact::AnsweredCall(origin) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                self.answered_calls.insert(key, *origin);
+                self.answered_calls.insert(&key, *origin);
             }
-            LearnedFact::WantedContinuity => self.wanted_continuity.insert(key, ()),
+            LearnedFact::WantedContinuity => self.wanted_continuity.insert(&key, ()),
             LearnedFact::DeadResponse => {
                 self.has_dead.store(true, Ordering::Relaxed);
-                self.dead_responses.insert(key, ());
+                self.dead_responses.insert(&key, ());
             }
             // `load_facts` passes it to the response chains.
             LearnedFact::ContinuesById => {}
@@ -247,7 +240,7 @@ impl FactMemory {
         // Mostly it is known, and a lookup costs a fifth of an insert.
         let is_new = self.shape_verdicts.get(&key) != Some(verdict);
         if is_new {
-            self.shape_verdicts.insert(key, verdict);
+            self.shape_verdicts.insert(&key, verdict);
         }
         is_new
     }
@@ -289,7 +282,7 @@ impl FactMemory {
     /// Stores that the provider accepted a body without this block, which it had refused. `true` if that is new.
     pub(super) fn learn_refused_thinking(&self, block: FactKey) -> bool {
         self.has_refused.store(true, Ordering::Relaxed);
-        self.refused_thinking.entry(block).or_insert(()).is_fresh()
+        self.refused_thinking.insert_new(&block, ())
     }
 
     /// Returns `true` if an accepted body had this block as its last thinking.
@@ -300,7 +293,7 @@ impl FactMemory {
     /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
     pub(super) fn learn_accepted_thinking(&self, block: FactKey) -> bool {
         // Most blocks are known, and a lookup costs a fifth of an insert.
-        !self.is_accepted_thinking(block) && self.accepted_thinking.entry(block).or_insert(()).is_fresh()
+        !self.is_accepted_thinking(block) && self.accepted_thinking.insert_new(&block, ())
     }
 
     /// Returns `true` if any lost response is known. In most processes none ever is.
@@ -321,7 +314,7 @@ impl FactMemory {
 
     /// Stores that the ledger was asked for this block in this state of the caller's records.
     pub(super) fn note_looked_up(&self, block: FactKey, stamp: RecordsStamp) {
-        self.looked_up_thinking.insert(block, stamp);
+        self.looked_up_thinking.insert(&block, stamp);
     }
 
     /// Returns `true` if any remote call is known.
@@ -370,13 +363,6 @@ pub(super) struct RulesOfConversation {
 }
 
 /// Creates an empty cache with the limits of this module.
-fn new_cache<K, V>() -> Cache<K, V, DigestHashBuilder>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    Cache::builder()
-        .max_capacity(ENTRIES_MAX)
-        .time_to_idle(IDLE_MAX)
-        .build_with_hasher(DigestHashBuilder::new())
+fn new_cache<K: DigestKey, V: Clone + Send + Sync + 'static>() -> DigestCache<K, V> {
+    DigestCache::new(ENTRIES_MAX, Lifetime::SinceUse(IDLE_MAX))
 }

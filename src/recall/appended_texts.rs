@@ -10,14 +10,13 @@ use std::{
 };
 
 use bytes::{BufMut, Bytes};
-use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::{Instant, timeout_at};
 
 use super::{AnswerStore, AnswerStoreState, FIRST_VERSION};
 use crate::{
-    auth::Caller,
+    auth::{Caller, Principal},
     clock,
-    digest::DigestHashBuilder,
+    digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
         self, ChangeStamp, CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName,
         Unread,
@@ -140,12 +139,12 @@ struct TextsOfCaller {
 /// The texts of those callers whose texts were read.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    by_caller: Cache<Caller, Arc<TextsOfCaller>, DigestHashBuilder>,
+    by_caller: DigestCache<Caller, Arc<TextsOfCaller>>,
     /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
     /// failed ledger one after the other.
-    cooldowns: Cache<Caller, Instant>,
+    cooldowns: DigestCache<Caller, Instant>,
     /// The texts of requests that no provider has accepted yet.
-    unaccepted: Cache<(Caller, Anchor), OwnText>,
+    unaccepted: DigestCache<(Principal, Anchor), OwnText>,
 }
 
 /// A text that a request of this process has stored.
@@ -168,21 +167,17 @@ enum RequestState {
 impl AppendedTexts {
     /// Makes an empty cache whose entries expire after `lasts`, as the records do.
     pub(super) fn new(lasts: Duration) -> Self {
-        let weigh = |_: &Caller, own: &Arc<TextsOfCaller>| {
+        let weigh = |own: &Arc<TextsOfCaller>| {
             let bytes = own
                 .by_anchor
                 .values()
                 .map(|appended| appended.byte_len().saturating_add(TEXT_OVERHEAD_BYTES));
-            u32::try_from(bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)).unwrap_or(u32::MAX)
+            bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)
         };
-        let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
-            by_caller: cache.time_to_live(lasts).build_with_hasher(DigestHashBuilder::new()),
-            cooldowns: Cache::new(COOLDOWNS_MAX),
-            unaccepted: Cache::builder()
-                .max_capacity(UNACCEPTED_MAX)
-                .time_to_live(UNACCEPTED_TTL)
-                .build(),
+            by_caller: DigestCache::weighed(MEMORY_BYTES, Lifetime::SinceWrite(lasts), weigh),
+            cooldowns: DigestCache::new(COOLDOWNS_MAX, Lifetime::Unlimited),
+            unaccepted: DigestCache::new(UNACCEPTED_MAX, Lifetime::SinceWrite(UNACCEPTED_TTL)),
         }
     }
 
@@ -190,8 +185,7 @@ impl AppendedTexts {
     /// made or changed since then adds its texts.
     fn cache_texts(&self, caller: Caller, mut read: TextsOfCaller, before: Option<u64>) -> Arc<TextsOfCaller> {
         let mut cached = None;
-        drop(self.by_caller.entry(caller).and_compute_with(|known| {
-            let known = known.map(moka::Entry::into_value);
+        self.by_caller.change(&caller, |known| {
             if let Some(known) = known.filter(|known| Some(known.own_changes) != before) {
                 read.by_anchor.extend(known.by_anchor.clone());
                 read.lasting.extend(known.lasting.iter().copied());
@@ -199,23 +193,22 @@ impl AppendedTexts {
             }
             let read = Arc::new(read);
             cached = Some(Arc::clone(&read));
-            Op::Put(read)
-        }));
+            EntryChange::Put(read)
+        });
         cached.unwrap_or_default()
     }
 
     fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsOfCaller)) {
-        drop(self.by_caller.entry(caller).and_compute_with(|known| match known {
-            Some(known) => {
-                let mut own = known.into_value();
+        self.by_caller.change(&caller, |known| match known {
+            Some(mut own) => {
                 let changed = Arc::make_mut(&mut own);
                 changed.own_changes = changed.own_changes.wrapping_add(1);
                 change(changed);
-                Op::Put(own)
+                EntryChange::Put(own)
             }
             // The next request reads the texts of a caller without an entry. A partial entry would hide the others.
-            None => Op::Nop,
-        }));
+            None => EntryChange::Keep,
+        });
     }
 }
 
@@ -259,7 +252,7 @@ impl AnswerStore {
             }
             // Their removal may still be on its way to the ledger.
             let is_removed = |anchor: &Anchor| {
-                let stored = texts.unaccepted.get(&(caller, *anchor));
+                let stored = texts.unaccepted.get(&(caller.principal(), *anchor));
                 stored.is_some_and(|stored| stored.state == RequestState::Failed) && !own.lasting.contains(anchor)
             };
             found.retain(|anchor, _| !is_removed(anchor));
@@ -267,7 +260,7 @@ impl AnswerStore {
         };
         let read = self.0.count_unread(read.await);
         if read.is_err() {
-            texts.cooldowns.insert(caller, clock::now() + LEDGER_COOLDOWN);
+            texts.cooldowns.insert(&caller, clock::now() + LEDGER_COOLDOWN);
         }
         read
     }
@@ -339,7 +332,10 @@ fn lasting_anchors<'r>(
     records: impl IntoIterator<Item = &'r Record>,
 ) -> HashSet<Anchor> {
     let is_lasting = |record: &&Record| {
-        let own = store.appended_texts.unaccepted.get(&(caller, record.key.name));
+        let own = store
+            .appended_texts
+            .unaccepted
+            .get(&(caller.principal(), record.key.name));
         record.version > FIRST_VERSION || own.is_some_and(|own| own.made_at != record.made_at)
     };
     let lasting = records.into_iter().filter(is_lasting);
@@ -405,15 +401,19 @@ impl AnswerStore {
     }
 }
 
-fn note_own(store: &AnswerStoreState, text: (Caller, Anchor), state: RequestState, made_at: Moment) {
-    store.appended_texts.unaccepted.insert(text, OwnText { state, made_at });
+fn note_own(store: &AnswerStoreState, (caller, anchor): (Caller, Anchor), state: RequestState, made_at: Moment) {
+    let own = OwnText { state, made_at };
+    store
+        .appended_texts
+        .unaccepted
+        .insert(&(caller.principal(), anchor), own);
 }
 
 impl AnswerStore {
     /// Notes that a provider has accepted a text. Does not wait.
     pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
         let (texts, key) = (&self.0.appended_texts, anchor_key(caller, anchor));
-        let stored = texts.unaccepted.remove(&(caller, anchor));
+        let stored = texts.unaccepted.remove(&(caller.principal(), anchor));
         // Another request stored the text, and has removed it when it failed.
         let was_removed = stored.is_some_and(|stored| stored.state == RequestState::Failed);
         let is_lasting = |own: Arc<TextsOfCaller>| own.lasting.contains(&anchor);
@@ -446,7 +446,7 @@ impl AnswerStore {
 
     /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
     pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
-        let stored = self.0.appended_texts.unaccepted.get(&(caller, anchor));
+        let stored = self.0.appended_texts.unaccepted.get(&(caller.principal(), anchor));
         if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
             remove_text(&self.0, caller, anchor);
         }
@@ -457,7 +457,7 @@ impl AnswerStore {
 pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
     let texts = &store.appended_texts;
     // Until the removal is carried out, a read finds the record.
-    if let Some(stored) = texts.unaccepted.get(&(caller, anchor)) {
+    if let Some(stored) = texts.unaccepted.get(&(caller.principal(), anchor)) {
         note_own(store, (caller, anchor), RequestState::Failed, stored.made_at);
     }
     texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));

@@ -4,11 +4,10 @@
 
 use std::sync::Arc;
 
-use moka::sync::Cache;
-
 use crate::{
     auth::Caller,
-    digest::{Digest, DigestHashBuilder, HashTexts as _},
+    digest::{Digest, HashTexts as _},
+    digest_cache::{DigestCache, Lifetime},
     ledger::RecordName,
     repair::{ClientResult, id_letters},
     session::LaneId,
@@ -48,15 +47,12 @@ pub struct ClientResultQuery {
 
 /// The results in memory.
 #[derive(Debug)]
-pub(super) struct ClientResultCache(Cache<RecordName, Arc<String>, DigestHashBuilder>);
+pub(super) struct ClientResultCache(DigestCache<RecordName, Arc<String>>);
 
 impl ClientResultCache {
     pub(super) fn new() -> Self {
-        let weigh = |_: &RecordName, block: &Arc<String>| {
-            u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX)
-        };
-        let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
-        Self(cache.build_with_hasher(DigestHashBuilder::new()))
+        let weigh = |block: &Arc<String>| block.len().saturating_add(RESULT_BYTES);
+        Self(DigestCache::weighed(MEMORY_BYTES, Lifetime::Unlimited, weigh))
     }
 
     /// Stores a result in place of an earlier one of its call.
@@ -74,7 +70,7 @@ impl ClientResultCache {
             return None;
         }
         let block = Arc::new(result.block);
-        self.0.insert(name, Arc::clone(&block));
+        self.0.insert(&name, Arc::clone(&block));
         Some((name, block))
     }
 

@@ -16,13 +16,13 @@ use std::{
     },
 };
 
-use moka::sync::Cache;
 use tokio::time::{Instant, timeout_at};
 
 use super::{AnswerStoreState, FIRST_VERSION, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     clock,
+    digest_cache::{DigestCache, Lifetime},
     ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, RecordState, RecordsStamp, read_all},
     repair::{CallKey, ContinuityKind},
     wire::Format,
@@ -120,31 +120,24 @@ struct CachedValue {
 /// The carried values of this process.
 #[derive(Debug)]
 pub(super) struct CarriedValues {
-    noted: Cache<RecordName, NotedValue>,
+    noted: DigestCache<RecordName, NotedValue>,
     pinned: Mutex<PinTable>,
     /// Scopes, each with `true` if any body was sent with a value of it.
-    scopes: Cache<RecordName, bool>,
+    scopes: DigestCache<RecordName, bool>,
     /// `true` once a value was noted. In most processes none ever is.
     has_values: AtomicBool,
 }
 
 impl CarriedValues {
     pub(super) fn new() -> Self {
-        let weigh = |_: &RecordName, value: &NotedValue| {
+        let weigh = |value: &NotedValue| {
             let text = value.text.as_ref().map_or(0, |text| text.len());
-            u32::try_from(text.saturating_add(VALUE_OVERHEAD_BYTES)).unwrap_or(u32::MAX)
+            text.saturating_add(VALUE_OVERHEAD_BYTES)
         };
         Self {
-            noted: Cache::builder()
-                .max_capacity(NOTED_BYTES)
-                .weigher(weigh)
-                .time_to_idle(UNUSED_ROW_MAX)
-                .build(),
+            noted: DigestCache::weighed(NOTED_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
             pinned: Mutex::default(),
-            scopes: Cache::builder()
-                .max_capacity(SCOPES_MAX)
-                .time_to_idle(UNUSED_ROW_MAX)
-                .build(),
+            scopes: DigestCache::new(SCOPES_MAX, Lifetime::SinceUse(UNUSED_ROW_MAX)),
             has_values: AtomicBool::new(false),
         }
     }
@@ -186,7 +179,7 @@ impl ContinuityStore<'_> {
         let Some(rows) = rows else { return true };
         let has_pins = rows.into_iter().flatten().next().is_some();
         // Another request may have pinned a value meanwhile.
-        self.0.carried.scopes.entry(record).or_insert(has_pins).into_value()
+        self.0.carried.scopes.get_or_insert_with(&record, || has_pins)
     }
 
     /// Reads records of a caller. `None` if the ledger fails, or the caller is not known as verified.
@@ -208,7 +201,7 @@ impl ContinuityStore<'_> {
         if self.0.carried.scopes.get(&record) == Some(true) {
             return;
         }
-        self.0.carried.scopes.insert(record, true);
+        self.0.carried.scopes.insert(&record, true);
         let row = ValueRow {
             value: CarriedValue::Neutral,
             is_pinned: true,
@@ -237,7 +230,7 @@ impl ContinuityStore<'_> {
             is_read: true,
             stamp: known.and_then(|known| known.stamp),
         };
-        self.0.carried.noted.insert(record, noted);
+        self.0.carried.noted.insert(&record, noted);
         let Some(text) = text else { return };
         self.0.carried.has_values.store(true, Ordering::Relaxed);
         let row = ValueRow {
@@ -390,7 +383,7 @@ impl ContinuityStore<'_> {
                 };
                 marks.push(self.insert_step(scope, left_out_name(scope, *name), &row));
             }
-            self.0.carried.noted.insert(record, noted);
+            self.0.carried.noted.insert(&record, noted);
         }
         self.0.write_behind.queue_writes(marks);
     }
@@ -460,7 +453,7 @@ impl ContinuityStore<'_> {
             is_read: true,
             stamp,
         };
-        self.0.carried.noted.insert(record, noted.clone());
+        self.0.carried.noted.insert(&record, noted.clone());
         noted.into_known()
     }
 

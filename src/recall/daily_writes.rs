@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
-
-use crate::auth::{Caller, Principal};
+use crate::{
+    auth::{Caller, Principal},
+    digest_cache::{DigestCache, Lifetime},
+};
 
 /// The most records that are written for one caller in a day. Further ones are in memory only.
 const WRITES_MAX: u32 = 5_000;
@@ -21,16 +22,16 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The counted writes of one kind of record.
 #[derive(Debug)]
-pub(super) struct DailyWrites(Cache<Principal, Arc<AtomicU32>>);
+pub(super) struct DailyWrites(DigestCache<Principal, Arc<AtomicU32>>);
 
 impl DailyWrites {
     pub(super) fn new() -> Self {
-        Self(Cache::builder().max_capacity(COUNTED_MAX).time_to_live(DAY).build())
+        Self(DigestCache::new(COUNTED_MAX, Lifetime::SinceWrite(DAY)))
     }
 
     /// Counts a record. Returns `false` if it must not be written.
     pub(super) fn count_one(&self, caller: Caller) -> bool {
-        let written = self.0.get_with(caller.principal(), Arc::default);
+        let written = self.0.get_or_insert_with(&caller.principal(), Arc::default);
         written.fetch_add(1, Ordering::Relaxed) < WRITES_MAX
     }
 }

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::{Instant, sleep_until};
 
 use super::daily_writes::DailyWrites;
@@ -15,6 +14,7 @@ use crate::{
     callers::Callers,
     clock,
     digest::keyed_digest_of,
+    digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
         CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind,
         read_by,
@@ -52,11 +52,11 @@ struct ObjectOwnersState {
     callers: Callers,
     telemetry: Telemetry,
     /// The owner of each object. `None` if the ledger has no record of it.
-    rows: Cache<RecordName, Option<OwnerRow>>,
+    rows: DigestCache<RecordName, Option<OwnerRow>>,
     /// The records of each caller that were written since a day ago.
     writes: DailyWrites,
     /// Unknown objects that were waited for a moment ago.
-    awaited: Cache<RecordName, ()>,
+    awaited: DigestCache<RecordName, ()>,
     /// The callers with objects.
     holders: RecordOwners,
 }
@@ -113,15 +113,9 @@ impl ObjectOwners {
             write_behind,
             callers,
             telemetry,
-            rows: Cache::builder()
-                .max_capacity(OBJECTS_MAX)
-                .time_to_idle(IDLE_MAX)
-                .build(),
+            rows: DigestCache::new(OBJECTS_MAX, Lifetime::SinceUse(IDLE_MAX)),
             writes: DailyWrites::new(),
-            awaited: Cache::builder()
-                .max_capacity(OBJECTS_MAX)
-                .time_to_live(AWAITED_TIME)
-                .build(),
+            awaited: DigestCache::new(OBJECTS_MAX, Lifetime::SinceWrite(AWAITED_TIME)),
             holders: RecordOwners::new(&[RecordKind::ObjectOwner], changes),
         }))
     }
@@ -152,10 +146,10 @@ impl ObjectOwners {
         }
         let now = clock::unix_time();
         let mut steps = Vec::new();
-        self.0.rows.entry(name).and_compute_with(|known| {
-            let known = known.and_then(moka::Entry::into_value);
+        self.0.rows.change(&name, |known| {
+            let known = known.flatten();
             if known.as_ref().is_some_and(|row| row.is_current(profile, now)) {
-                return Op::Nop;
+                return EntryChange::Keep;
             }
             let version = known.map_or(0, |row| row.version);
             let is_written = self.may_write(caller);
@@ -164,7 +158,7 @@ impl ObjectOwners {
                 let key = RecordKey::new(RecordKind::ObjectOwner, caller.principal(), name);
                 steps = write_steps(key, version, encode_owner(profile), row.expires_at);
             }
-            Op::Put(Some(row))
+            EntryChange::Put(Some(row))
         });
         self.0.holders.note(RecordKind::ObjectOwner, caller.principal());
         self.0.write_behind.queue_writes(steps);
@@ -181,7 +175,7 @@ impl ObjectOwners {
             // Only verified callers have records.
             if !self.0.ledger.is_exclusive() && !unknown.is_empty() && self.0.callers.is_verified_in_memory(caller) {
                 for name in unknown {
-                    self.0.awaited.insert(name, ());
+                    self.0.awaited.insert(&name, ());
                 }
                 sleep_until(deadline.min(clock::now() + REREAD_PAUSE)).await;
                 self.load_unknown(caller, names, deadline).await;
@@ -232,7 +226,7 @@ impl ObjectOwners {
                 continue;
             }
             // An answer may have named the object since the read began.
-            self.0.rows.entry(*name).or_insert(row);
+            self.0.rows.insert_new(name, row);
         }
     }
 

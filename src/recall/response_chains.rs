@@ -10,7 +10,6 @@ use std::{
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
-use moka::{ops::compute::Op, sync::Cache};
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     time::{Instant, sleep_until},
@@ -21,6 +20,7 @@ use crate::{
     auth::Caller,
     clock,
     digest::keyed_digest_of,
+    digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, read_by},
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
@@ -82,9 +82,9 @@ impl KnownChain {
 /// The chains of this process.
 #[derive(Debug)]
 pub(super) struct ChainMemory {
-    chains: Cache<RecordName, KnownChain>,
+    chains: DigestCache<RecordName, KnownChain>,
     /// Callers that have sent the id of a response.
-    continuing: Cache<Caller, ()>,
+    continuing: DigestCache<Caller, ()>,
     /// The records of each caller that were written since a day ago.
     writes: DailyWrites,
     /// The queue of chains that wait for that of their parent.
@@ -97,11 +97,8 @@ impl ChainMemory {
     pub(super) fn new() -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         Self {
-            chains: Cache::builder().max_capacity(CHAINS_MAX).time_to_idle(IDLE_MAX).build(),
-            continuing: Cache::builder()
-                .max_capacity(CALLERS_MAX)
-                .time_to_idle(IDLE_MAX)
-                .build(),
+            chains: DigestCache::new(CHAINS_MAX, Lifetime::SinceUse(IDLE_MAX)),
+            continuing: DigestCache::new(CALLERS_MAX, Lifetime::SinceUse(IDLE_MAX)),
             writes: DailyWrites::new(),
             unjoined_sender: sender,
             unjoined_receiver: Mutex::new(Some(receiver)),
@@ -138,24 +135,22 @@ impl ChainStore<'_> {
         let name = chain_name(caller, id);
         let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
         let (mut step, expires_at) = (None, self.0.0.expires_at());
-        self.0.0.response_chains.chains.entry(name).and_compute_with(|known| {
-            match known.map(moka::Entry::into_value) {
-                None | Some(KnownChain::Lost) => {
-                    let known = KnownChain::One(chain);
-                    step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
-                    Op::Put(known)
-                }
-                Some(KnownChain::One(other)) if other != chain => {
-                    step = Some(CommitStep::Replace {
-                        key,
-                        version: FIRST_VERSION,
-                        value: KnownChain::Ambiguous.encode(),
-                        expires_at,
-                    });
-                    Op::Put(KnownChain::Ambiguous)
-                }
-                Some(_) => Op::Nop,
+        self.0.0.response_chains.chains.change(&name, |known| match known {
+            None | Some(KnownChain::Lost) => {
+                let known = KnownChain::One(chain);
+                step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
+                EntryChange::Put(known)
             }
+            Some(KnownChain::One(other)) if other != chain => {
+                step = Some(CommitStep::Replace {
+                    key,
+                    version: FIRST_VERSION,
+                    value: KnownChain::Ambiguous.encode(),
+                    expires_at,
+                });
+                EntryChange::Put(KnownChain::Ambiguous)
+            }
+            Some(_) => EntryChange::Keep,
         });
         if let Some(step) = step
             && self.0.0.may_write(caller)
@@ -176,7 +171,7 @@ impl ChainStore<'_> {
     /// Notes that nothing is known of the items before a response, so that nobody looks for those of what continues from it.
     pub fn note_lost(self, caller: Caller, id: &str) {
         let name = chain_name(caller, id);
-        self.0.0.response_chains.chains.entry(name).or_insert(KnownChain::Lost);
+        self.0.0.response_chains.chains.insert_new(&name, KnownChain::Lost);
     }
 
     /// Returns `true` if memory has a chain for this id, or knows that there is none.
@@ -205,7 +200,7 @@ impl ChainStore<'_> {
             .find_map(|record| KnownChain::decode(&record.value))
         {
             // The response may have been noted meanwhile.
-            self.0.0.response_chains.chains.entry(name).or_insert(chain);
+            self.0.0.response_chains.chains.insert_new(&name, chain);
         }
         Ok(())
     }
@@ -228,7 +223,7 @@ impl ChainStore<'_> {
 
     /// Notes what another process has stored with [`note_continuing`](Self::note_continuing).
     pub fn adopt_continuing(self, caller: Caller) {
-        self.0.0.response_chains.continuing.insert(caller, ());
+        self.0.0.response_chains.continuing.insert(&caller, ());
     }
 
     /// Returns `true` if the caller has continued from a response by its id.

@@ -19,6 +19,7 @@ use crate::{
     auth::{Caller, Principal},
     conversation::{BodyField, Outline},
     digest::{Digest, HashTexts as _},
+    digest_cache::OneDigest,
     wire::{
         Format,
         json::{Json, JsonKind},
@@ -168,6 +169,16 @@ pub fn session_hash(principal: Principal, name: &[u8]) -> [u8; 32] {
 /// The id of a lane: a hash of principal, format, session and agent that reveals none of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneId([u8; 32]);
+
+impl OneDigest for LaneId {
+    fn digest(&self) -> [u8; 32] {
+        self.0
+    }
+
+    fn from_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+}
 
 impl LaneId {
     /// Returns the lane of an agent, or the main lane if `agent` is `None`.

@@ -18,18 +18,17 @@ mod repeated_calls;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
     auth::Caller,
     conversation::CallChain,
-    digest::DigestHashBuilder,
+    digest_cache::{DigestCache, Lifetime},
     policy::stream_timeouts::RunningTool,
     session::{Lane, LaneId},
     wire::watch::EmittedCalls,
@@ -88,8 +87,8 @@ pub struct ProfilePin {
 /// The lanes of this process.
 #[derive(Debug)]
 pub struct SessionTable {
-    lanes: Cache<LaneId, Arc<LaneSlot>, DigestHashBuilder>,
-    lanes_by_answer: Cache<[u8; 32], Lane>,
+    lanes: DigestCache<LaneId, Arc<LaneSlot>>,
+    lanes_by_answer: DigestCache<[u8; 32], Lane>,
     lost_calls: LostCalls,
     idle: Duration,
     limits: CallLimits,
@@ -127,13 +126,13 @@ struct LaneState {
 struct LaneSlot {
     state: Mutex<LaneState>,
     /// Bytes that the map counts for the lane: a power of two that is at least its size.
-    weight: AtomicU32,
+    weight: AtomicUsize,
 }
 
 impl LaneSlot {
     fn new(now: Instant) -> Self {
         let session = LaneState::new(now);
-        let weight = AtomicU32::new(rounded_weight(session.memory_bytes()));
+        let weight = AtomicUsize::new(rounded_weight(session.memory_bytes()));
         Self {
             state: Mutex::new(session),
             weight,
@@ -145,9 +144,8 @@ impl LaneSlot {
     }
 }
 
-fn rounded_weight(weight: usize) -> u32 {
-    let rounded = weight.checked_next_power_of_two().unwrap_or(usize::MAX);
-    u32::try_from(rounded).unwrap_or(u32::MAX)
+fn rounded_weight(weight: usize) -> usize {
+    weight.checked_next_power_of_two().unwrap_or(usize::MAX)
 }
 
 /// A lane as a request finds it.
@@ -255,17 +253,12 @@ impl SessionTable {
         } = settings;
         // Each entry counts at least its share of all bytes, so that one limit enforces both.
         let share = |entries: u64| bytes_max.checked_div(entries).unwrap_or(bytes_max).max(1);
-        let least = u32::try_from(share(entries_max)).unwrap_or(u32::MAX);
+        let least = usize::try_from(share(entries_max)).unwrap_or(usize::MAX);
+        let weigh = move |kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least);
+        let answers_max = entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default());
         Self {
-            lanes: Cache::builder()
-                .max_capacity(bytes_max)
-                .weigher(move |_, kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least))
-                .time_to_idle(idle)
-                .build_with_hasher(DigestHashBuilder::new()),
-            lanes_by_answer: Cache::builder()
-                .max_capacity(entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default()))
-                .time_to_idle(idle)
-                .build(),
+            lanes: DigestCache::weighed(bytes_max, Lifetime::SinceUse(idle), weigh),
+            lanes_by_answer: DigestCache::new(answers_max, Lifetime::SinceUse(idle)),
             lost_calls: LostCalls::default(),
             idle,
             limits,
@@ -349,7 +342,7 @@ impl SessionTable {
     ) -> usize {
         let AnsweredRequest { lane, mark } = request;
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
-            self.lanes_by_answer.insert(answer_key(caller, id), lane);
+            self.lanes_by_answer.insert(&answer_key(caller, id), lane);
         }
         // No entry is created for a lane that has nothing to remember.
         if calls.list.is_empty() {
@@ -434,7 +427,7 @@ impl SessionTable {
     /// Returns the sums over all lanes.
     pub fn lane_totals(&self, now: Instant) -> LaneTotals {
         // The cache evicts lazily: entries over the limit would be counted.
-        self.lanes.run_pending_tasks();
+        self.lanes.evict();
         self.live_lanes(now).fold(LaneTotals::default(), |sums, (_, _, kept)| {
             let session = kept.lock_state();
             let open = session.calls.list.len();
@@ -452,7 +445,7 @@ impl SessionTable {
     fn live_lanes(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<LaneSlot>)> {
         let living = self.lanes.iter().map(move |(lane, kept)| {
             let idle = kept.lock_state().idle_time(now);
-            (idle, *lane, kept)
+            (idle, lane, kept)
         });
         living.filter(|(idle, _, _)| *idle <= self.idle)
     }
@@ -461,7 +454,7 @@ impl SessionTable {
     fn change_lane<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut LaneState) -> T) -> T {
         let known = self.lanes.get(&lane);
         // Two first requests of a lane must share one entry.
-        let kept = known.unwrap_or_else(|| self.lanes.get_with(lane, || Arc::new(LaneSlot::new(now))));
+        let kept = known.unwrap_or_else(|| self.lanes.get_or_insert_with(&lane, || Arc::new(LaneSlot::new(now))));
         let mut session = kept.lock_state();
         // The cache evicts lazily, and by another clock: an idle lane may still be here.
         if session.idle_time(now) > self.idle {
@@ -475,7 +468,7 @@ impl SessionTable {
         let weight = rounded_weight(session.memory_bytes());
         drop(session);
         if weight > kept.weight.fetch_max(weight, Ordering::Relaxed) {
-            self.lanes.insert(lane, kept);
+            self.lanes.insert(&lane, kept);
         }
         done
     }

@@ -13,10 +13,13 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
-use crate::{auth::Caller, digest::DigestHashBuilder, repair::Tier};
+use crate::{
+    auth::Caller,
+    digest_cache::{DigestCache, Lifetime},
+    repair::Tier,
+};
 
 /// The time within which the same call counts as a repetition.
 ///
@@ -88,16 +91,13 @@ struct LostCall {
 /// The lost calls of all callers.
 #[derive(Debug)]
 pub(super) struct LostCalls {
-    callers: Cache<[u8; 32], Arc<Mutex<Vec<LostCall>>>, DigestHashBuilder>,
+    callers: DigestCache<[u8; 32], Arc<Mutex<Vec<LostCall>>>>,
 }
 
 impl Default for LostCalls {
     fn default() -> Self {
         Self {
-            callers: Cache::builder()
-                .max_capacity(CALLERS_MAX)
-                .time_to_idle(REPEAT_WINDOW)
-                .build_with_hasher(DigestHashBuilder::new()),
+            callers: DigestCache::new(CALLERS_MAX, Lifetime::SinceUse(REPEAT_WINDOW)),
         }
     }
 }
@@ -116,7 +116,7 @@ impl LostCalls {
             return Vec::new();
         }
         let key = *caller.principal_bytes();
-        let known = self.callers.get_with(key, Arc::default);
+        let known = self.callers.get_or_insert_with(&key, Arc::default);
         let mut lost = known.lock().unwrap_or_else(PoisonError::into_inner);
         lost.retain(|call| now.saturating_duration_since(call.lost_at) <= REPEAT_WINDOW);
         let repeated = take_repeated(&mut lost, calls);

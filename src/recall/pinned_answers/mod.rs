@@ -15,7 +15,6 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, timeout_at},
@@ -26,7 +25,8 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    digest::{DigestHashBuilder, digest_of},
+    digest::digest_of,
+    digest_cache::{DigestCache, Lifetime},
     ledger::{CommitStep, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
     repair::{CallKey, PinnedAnswer},
 };
@@ -52,10 +52,10 @@ struct CachedRow {
 #[derive(Debug)]
 pub(super) struct PinnedAnswers {
     /// Rows that the ledger has too, and those of callers that are never stored.
-    rows: Cache<RecordKey, CachedRow, DigestHashBuilder>,
+    rows: DigestCache<RecordKey, CachedRow>,
     journal: Mutex<PinJournal>,
     /// Answers of other processes that were first, and that no provider has accepted yet.
-    overruled: Cache<RecordKey, PinnedAnswer, DigestHashBuilder>,
+    overruled: DigestCache<RecordKey, PinnedAnswer>,
     /// Wakes the writer.
     wake: mpsc::Sender<()>,
     /// `None` once the writer runs.
@@ -82,22 +82,13 @@ impl UnstoredPins {
 
 impl PinnedAnswers {
     pub(super) fn new() -> Self {
-        let weigh = |_: &RecordKey, known: &CachedRow| {
-            u32::try_from(known.row.text_bytes().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX)
-        };
+        let weigh = |known: &CachedRow| known.row.text_bytes().saturating_add(ROW_BYTES);
         // One signal is enough: the writer takes all that is queued.
         let (wake, woken) = mpsc::channel(1);
         Self {
-            rows: Cache::builder()
-                .max_capacity(MEMORY_BYTES)
-                .weigher(weigh)
-                .time_to_idle(UNUSED_ROW_MAX)
-                .build_with_hasher(DigestHashBuilder::new()),
+            rows: DigestCache::weighed(MEMORY_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
             journal: Mutex::default(),
-            overruled: Cache::builder()
-                .max_capacity(OVERRULED_MAX)
-                .time_to_live(OVERRULED_TTL)
-                .build_with_hasher(DigestHashBuilder::new()),
+            overruled: DigestCache::new(OVERRULED_MAX, Lifetime::SinceWrite(OVERRULED_TTL)),
             wake,
             woken: Mutex::new(Some(woken)),
             written: Notify::new(),
@@ -143,7 +134,7 @@ impl PinnedAnswers {
             return Some(row.answer);
         }
         let read = CachedRow { row, is_stored: true };
-        Some(self.rows.entry(key).or_insert(read).into_value().row.answer)
+        Some(self.rows.get_or_insert_with(&key, || read).row.answer)
     }
 
     /// Decides on a call, unless it has a decision. Returns that one if it is another answer.
@@ -160,7 +151,7 @@ impl PinnedAnswers {
         };
         // The pins of an unverified caller are held until a provider accepts a request.
         if let Err(row) = journal.decide_row(key, row, RowState::Absent, !is_verified) {
-            self.rows.insert(key, CachedRow { row, is_stored: false });
+            self.rows.insert(&key, CachedRow { row, is_stored: false });
         }
         None
     }
@@ -182,7 +173,7 @@ impl PinnedAnswers {
     /// Moves a row that the ledger has from the journal to the cache.
     fn keep_settled(&self, settled: Option<SettledRow>) {
         if let Some((key, row)) = settled {
-            self.rows.insert(key, CachedRow { row, is_stored: true });
+            self.rows.insert(&key, CachedRow { row, is_stored: true });
         }
     }
 }
@@ -327,7 +318,7 @@ fn commit_row(
     if !is_verified {
         // Requests without a credential may be of anyone, so nothing of them is stored.
         journal.forget_entry(&key);
-        pins.rows.insert(key, CachedRow { row, is_stored: false });
+        pins.rows.insert(&key, CachedRow { row, is_stored: false });
         return;
     }
     if journal.has_entry(&key) {
@@ -344,7 +335,7 @@ fn commit_row(
         store.telemetry.record_ledger_timeout("write");
         let insert = CommitStep::insert_record(key, row.encode(), store.expires_at());
         queued.extend([remove_step(key), insert]);
-        pins.rows.insert(key, CachedRow { row, is_stored: true });
+        pins.rows.insert(&key, CachedRow { row, is_stored: true });
     }
 }
 

@@ -175,7 +175,7 @@ fn note_outcome(
             for write in &batch {
                 // The answer stays in memory, as long as there is room.
                 if let Some(row) = journal.forget_entry(&write.key) {
-                    pins.rows.insert(write.key, CachedRow { row, is_stored: false });
+                    pins.rows.insert(&write.key, CachedRow { row, is_stored: false });
                 }
                 store.write_behind.count_lost(write.key.kind);
             }
@@ -220,10 +220,10 @@ fn note_conflict(store: &AnswerStoreState, batch: Vec<PinWrite>, records: Vec<Op
             let own = journal.forget_entry(&write.key).filter(|own| own.is_committed);
             let row = own.unwrap_or(row);
             if row.is_committed {
-                pins.rows.insert(write.key, CachedRow { row, is_stored: true });
+                pins.rows.insert(&write.key, CachedRow { row, is_stored: true });
             } else {
                 // It may still be rolled back: only the requests that wait get it.
-                pins.overruled.insert(write.key, row.answer);
+                pins.overruled.insert(&write.key, row.answer);
             }
             continue;
         }
