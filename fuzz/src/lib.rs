@@ -1,6 +1,6 @@
 //! Checks that must hold for any input: one check per fuzz target, each over plain bytes.
 //!
-//! The targets under `fuzz_targets` run these under libFuzzer. `tests/it/core/fuzz_checks.rs` includes this file and
+//! The targets under `fuzz_targets` run these under libFuzzer. `tests/core/fuzz_checks.rs` includes this file and
 //! runs them over the recorded cases and cheap mutations of them, on a stable toolchain.
 #![allow(
     dead_code,

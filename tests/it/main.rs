@@ -1,4 +1,4 @@
-//! The integration tests, in one binary. The list of modules is the table of contents.
+//! The integration tests, of the proxy, in one binary. The list of modules is the table of contents.
 #![allow(
     clippy::allow_attributes,
     clippy::unwrap_used,
@@ -17,7 +17,6 @@ mod support;
 
 mod admin;
 mod cli;
-mod core;
 mod frozen;
 mod house;
 mod late;

@@ -16,10 +16,12 @@ pub mod app;
 pub mod binary;
 pub mod bodies;
 pub mod canary;
+pub mod cases;
 #[cfg(feature = "server")]
 pub mod collector;
 #[cfg(feature = "server")]
 pub mod crowd;
+#[cfg(feature = "server")]
 pub mod database;
 pub mod documents;
 #[cfg(feature = "server")]
@@ -38,10 +40,13 @@ pub mod log;
 pub mod oracle;
 #[cfg(feature = "server")]
 pub mod pool;
+#[cfg(feature = "server")]
 pub mod pooler;
 #[cfg(feature = "server")]
 pub mod provider;
+#[cfg(feature = "server")]
 pub mod receiver;
+pub mod refusals;
 pub mod search;
 pub mod seed;
 pub mod shapes;
@@ -58,6 +63,5 @@ pub mod tls;
 pub mod wire;
 
 /// The checks of the fuzz targets.
-#[cfg(feature = "server")]
 #[path = "../../fuzz/src/lib.rs"]
 pub mod checks;

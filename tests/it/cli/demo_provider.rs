@@ -8,10 +8,9 @@ use tokio::{io::AsyncReadExt as _, process::Child};
 
 use crate::{
     cli::demo::{ask, demo, interrupt, lines},
-    core::cases,
     support::{
         app::post_with,
-        judge,
+        cases, judge,
         wire::{Message, spawn},
     },
 };

@@ -16,9 +16,9 @@ use antiphon::{
 use bytes::Bytes;
 
 use crate::{
-    core::refusal_texts::{OTHERS, REFUSALS},
     frozen::bodies::{CALLS, LATE, ROWS, TIERS, UNBOUND},
     frozen::golden::same,
+    support::refusals::{OTHERS, REFUSALS},
 };
 
 /// Returns the wire of this name.

@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use super::architecture::sources;
 use crate::{
-    core::refusal_texts::REFUSALS,
     frozen::{golden, words::CLASSES},
+    support::refusals::REFUSALS,
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -16,6 +16,7 @@ pub(crate) mod connection_limits;
 pub(crate) mod content_codings;
 pub(crate) mod continuity;
 pub(crate) mod continuity_walk;
+pub(crate) mod cost_growth;
 pub(crate) mod credentials;
 pub(crate) mod dead_responses;
 pub(crate) mod descriptors;

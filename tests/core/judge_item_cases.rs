@@ -3,7 +3,7 @@
 use antiphon::wire::Wire;
 use serde_json::{Value, json};
 
-use crate::core::judge_cases::{Row, check};
+use crate::judge_cases::{Row, check};
 use crate::support::judge::{self, Kind};
 
 /// Builds a Responses history from a short notation. Items are separated by `|`: `u`, `a`, `call 1`, `out 1`, and so

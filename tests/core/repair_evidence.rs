@@ -12,8 +12,8 @@ use antiphon::{
 use bytes::Bytes;
 
 use crate::{
-    core::cases::{folders, repair_learned},
-    support::bodies,
+    cases::repair_learned,
+    support::{bodies, cases::folders},
 };
 
 /// Number of generated bodies for each wire.

@@ -13,10 +13,7 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    core::cases,
-    support::{bodies::Rng, checks},
-};
+use crate::support::{bodies::Rng, cases, checks};
 
 /// Number of mutations for each check.
 const MUTATIONS: u64 = 250;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::Value;
 
-use crate::{core::deepseek_referee::referee, support::judge};
+use crate::{deepseek_referee::referee, support::judge};
 
 const WIRES: [Wire; 4] = [Wire::ANTHROPIC, Wire::OPENAI_CHAT, Wire::OPENAI_RESPONSES, Wire::GEMINI];
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    core::cases::repair_learned,
+    cases::repair_learned,
     support::{
         bodies::{self, Rng},
         judge::{self, ArgumentReader, BridgeWords, ServerMemory, ServerRules},

@@ -13,7 +13,7 @@ use antiphon::wire::{Dialect, Format, Wire};
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
-use crate::core::judge_cases;
+use crate::judge_cases;
 use crate::support::{
     bodies::{self, Break, Conversation, Rng, Role, Shape},
     judge::{self, Kind},
@@ -534,9 +534,14 @@ fn harmless(seed: u64, body: &[u8], wire: Wire) {
 /// Number of elements in a large body.
 const COUNT: usize = 100_000;
 
-/// Returns `count` items, separated by commas.
+/// Returns `count` items, or five times as many, separated by commas.
 fn many(count: usize, item: &dyn Fn(usize) -> String) -> String {
-    (0..count).map(item).collect::<Vec<_>>().join(",")
+    let times = if std::env::var_os("ANTIPHON_WALK").is_some() {
+        5
+    } else {
+        1
+    };
+    (0..count * times).map(item).collect::<Vec<_>>().join(",")
 }
 
 /// Returns a body with these messages after a first one.

@@ -4,10 +4,7 @@ use std::fs;
 
 use antiphon::wire::{Dialect, Format, Wire};
 
-use crate::{
-    core::cases,
-    support::{bodies, documents::Document, oracle},
-};
+use crate::support::{bodies, cases, documents::Document, oracle};
 
 /// Number of documents per run. `CASES=` overrides it.
 fn documents() -> u64 {

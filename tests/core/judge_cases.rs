@@ -3,7 +3,7 @@
 use antiphon::wire::{Format, Wire};
 use serde_json::{Value, json};
 
-use crate::core::judge_item_cases;
+use crate::judge_item_cases;
 use crate::support::{
     bodies,
     judge::{self, Kind},

@@ -18,7 +18,7 @@ use deepseek_recipe::openai::{ChatCompletionRequest, ResponsesRequest};
 use deepseek_recipe::request::{ConversionOptions, ProtocolRequest};
 use serde_json::{Value, json};
 
-use crate::core::judge_cases;
+use crate::judge_cases;
 use crate::support::{bodies, judge};
 
 const MESSAGES: Wire = Wire {

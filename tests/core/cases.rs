@@ -22,7 +22,7 @@ use antiphon::{
 };
 use bytes::Bytes;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
+use crate::support::cases::{ROOT, folders};
 
 #[test]
 fn every_case_gives_its_expected_files() {
@@ -50,7 +50,8 @@ fn every_case_gives_its_expected_files() {
 #[test]
 fn the_table_of_reasons_names_what_exists() {
     let text = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-    let sources = all_sources(&Path::new(ROOT).join("../it"));
+    let tests = Path::new(ROOT).join("..");
+    let sources = [all_sources(&tests.join("core")), all_sources(&tests.join("it"))].concat();
     let mut count = 0;
     for row in text
         .lines()
@@ -91,27 +92,6 @@ fn all_sources(folder: &Path) -> Vec<(String, String)> {
         }
     }
     found
-}
-
-/// Returns every case folder with its wire.
-pub(crate) fn folders() -> Vec<(Wire, std::path::PathBuf)> {
-    let mut found = Vec::new();
-    for wire in sorted(Path::new(ROOT)) {
-        let name = wire.file_name().unwrap().to_string_lossy().into_owned();
-        let parsed: Wire = name.parse().unwrap_or_else(|_| panic!("{name} is no wire"));
-        found.extend(sorted(&wire).into_iter().map(|folder| (parsed, folder)));
-    }
-    found
-}
-
-fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    entries.retain(|path| path.is_dir());
-    entries.sort();
-    entries
 }
 
 fn check(wire: Wire, folder: &Path) -> Result<(), String> {
