@@ -181,6 +181,12 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
+    /// Kills the process and waits for its end, so that another one can lock its files.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Requests a stop and waits for the end.
     pub async fn stop(self) {
         self.signal("TERM");

@@ -125,7 +125,7 @@ async fn a_backlog_and_a_cancel_beside_it_are_sent_by_the_next_process() {
     let ids = stage.opens("render", 1).await;
     join_all(ids.iter().map(|id| stage.settles(id))).await;
     stage.webhook.wait_for(AT_ONCE).await;
-    stage.process.signal("KILL");
+    stage.process.kill();
     stage.process = stage.install.start().await;
     let path = format!("calls/{}/cancel", numbered_id(0));
     let asked = stage.posts(&path, OWNER, &json!({})).await;

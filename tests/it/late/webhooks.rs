@@ -217,7 +217,7 @@ async fn an_event_is_sent_until_its_receiver_has_it() {
     stage.settles(FIRST, &json!("done")).await;
     // The first try fails, and the second hangs when the process dies.
     let first = stage.of_ann.wait_for(2).await;
-    stage.process.signal("KILL");
+    stage.process.kill();
     stage.process = stage.install.start().await;
     let told = stage.of_ann.wait_for(3).await;
     assert_eq!(first[0].id, told[2].id);
@@ -289,7 +289,7 @@ async fn an_event_that_waits_follows_the_configuration() {
     stage
         .install
         .write(&config.replace("principals = [\"ann\"]", "principals = [\"ben\"]"));
-    stage.process.signal("KILL");
+    stage.process.kill();
     stage.process = stage.install.start().await;
     // Its next try may have been due already.
     stage.webhooks(&["resend", &id]);

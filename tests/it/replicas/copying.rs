@@ -228,7 +228,7 @@ async fn conversations_go_on_over_the_database() {
         "[upstreams.anthropic]\nurl = \"{}\"\n[services.tools]\ntoken = \"{token}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n",
         provider.url(),
     ));
-    let process = install.start().await;
+    let mut process = install.start().await;
     let mut log = vec![json!({"role": "user", "content": "go"})];
     let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", "one")];
     let body = |log: &[Value]| json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
@@ -255,7 +255,7 @@ async fn conversations_go_on_over_the_database() {
     {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    process.signal("KILL");
+    process.kill();
     drop(process);
     succeeds(&copy(&install.ledger(), Path::new("database"), &url));
     let variables = [("ANTIPHON_LEDGER_STORE", "postgres"), ("ANTIPHON_LEDGER_URL", &*url)];

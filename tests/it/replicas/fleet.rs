@@ -64,7 +64,7 @@ impl Fleet {
 
     /// Kills a replica without any preparation, and starts another after that.
     pub(super) async fn crash(&mut self, at: usize) {
-        self.replicas[at].signal("KILL");
+        self.replicas[at].kill();
         self.restart(at).await;
     }
 

@@ -178,7 +178,7 @@ async fn a_result_for_a_call_that_a_killed_replica_never_recorded_reaches_its_ow
     .await;
     let provider = Provider::start().await;
     let relayed = url.replace(&server.port().to_string(), &port.to_string());
-    let dying = Fleet::start(&provider, &relayed, 1, "").await;
+    let mut dying = Fleet::start(&provider, &relayed, 1, "").await;
     let other = Fleet::start(&provider, &url, 1, "").await;
     let send = async |fleet: &Fleet, log: &[Value]| {
         let body = json!({"model": "m", "max_tokens": 99, "messages": log});
@@ -192,7 +192,7 @@ async fn a_result_for_a_call_that_a_killed_replica_never_recorded_reaches_its_ow
     cut.send_replace(true);
     provider.reply(Reply::Calls(vec![ToolCall::new(ID, "render", json!({}))]));
     let answer = send(&dying, &log).await;
-    dying.replicas[0].signal("KILL");
+    dying.replicas[0].kill();
     log.push(json!({"role": "assistant", "content": answer.body["content"]}));
     log.push(brings(ID, &json!("job started")));
     let body = json!({"content": FILM, "owner": owner});
