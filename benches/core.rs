@@ -11,8 +11,9 @@
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
-#[path = "../tests/support/mod.rs"]
-mod shared;
+#[path = "../tests/support/bodies/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the tests use more of it")]
+mod bodies;
 mod support;
 
 use std::{collections::BTreeMap, hint::black_box};
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use shared::bodies::{Shape, sized};
+use bodies::{Shape, sized};
 use support::{Options, SIZES, Table, Work, best, number, wire};
 
 /// Seconds by the name of the measured step.
@@ -44,7 +45,6 @@ struct Row {
 }
 
 // The allocator of the binary: the core allocates little, but small bodies show the difference.
-#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -14,9 +14,10 @@
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
+#[path = "../tests/support/bodies/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the tests use more of it")]
+mod bodies;
 mod loopback;
-#[path = "../tests/support/mod.rs"]
-mod shared;
 mod support;
 
 use std::{
@@ -29,8 +30,8 @@ use std::{
 use antiphon::{repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
 
+use bodies::{Shape, sized};
 use loopback::{Child, Client, Stage, Who, child::other_binary, cost_of, request, settle, unread, upstream};
-use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, median, number, quantile, wire};
 
 /// Number of streams held open at once, below the usual limit of 1024 files.

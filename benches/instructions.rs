@@ -16,11 +16,12 @@
     reason = "a bench looks around, speaks, and may panic"
 )]
 
+#[path = "../tests/support/bodies/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the tests use more of it")]
+mod bodies;
 #[path = "support/exchange_gate.rs"]
 mod exchange_gate;
 mod loopback;
-#[path = "../tests/support/mod.rs"]
-mod shared;
 mod support;
 
 use std::{
@@ -32,7 +33,7 @@ use antiphon::{check, repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use shared::bodies::{Shape, sized};
+use bodies::{Shape, sized};
 use support::{Options, SIZES, Table, number, wire};
 
 /// Marks the arguments of the run under valgrind.

@@ -14,9 +14,10 @@
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
+#[path = "../tests/support/bodies/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the tests use more of it")]
+mod bodies;
 mod loopback;
-#[path = "../tests/support/mod.rs"]
-mod shared;
 mod support;
 
 use std::{
@@ -31,8 +32,8 @@ use std::{
 use antiphon::wire::Format;
 use flate2::{Compression, write::GzEncoder};
 
+use bodies::{Shape, sized};
 use loopback::{Child, Who, request, upstream};
-use shared::bodies::{Shape, sized};
 use support::{Options, Table, number, quantile};
 
 /// Clients that send the worst bodies, each from an address of its own.

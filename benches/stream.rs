@@ -11,9 +11,10 @@
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
+#[path = "../tests/support/bodies/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the tests use more of it")]
+mod bodies;
 mod loopback;
-#[path = "../tests/support/mod.rs"]
-mod shared;
 mod support;
 
 use std::hint::black_box;
@@ -24,8 +25,8 @@ use antiphon::wire::{
     watch::{Framing, Watcher},
 };
 
+use bodies::{Shape, sized};
 use loopback::{Stage, Who, request, upstream};
-use shared::bodies::{Shape, sized};
 use support::{Options, Table, Work, best, median, number};
 
 fn main() {

@@ -5,7 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -112,7 +112,7 @@ impl Child {
             format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
         });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        let binary = other_binary().unwrap_or_else(|| env!("CARGO_BIN_EXE_antiphon").into());
+        let binary = other_binary().unwrap_or_else(|| built_binary().into());
         let mut command = command_under(program, &binary);
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
@@ -201,7 +201,7 @@ impl Child {
             .unwrap()
     }
 
-    fn proc(&self, file: &str) -> std::path::PathBuf {
+    fn proc(&self, file: &str) -> PathBuf {
         format!("/proc/{}/{file}", self.process.id()).into()
     }
 }
@@ -216,6 +216,19 @@ impl Drop for Child {
 /// Returns the binary of `ANTIPHON_BIN`, which is measured instead of the one that Cargo built.
 pub fn other_binary() -> Option<OsString> {
     env::var_os("ANTIPHON_BIN")
+}
+
+/// Returns the binary that Cargo built with the profile and for the target of the bench.
+pub fn built_binary() -> PathBuf {
+    // The bench is in the folder `deps` beside it.
+    let bench = env::current_exe().unwrap();
+    let binary = bench.ancestors().nth(2).unwrap().join("antiphon");
+    assert!(
+        binary.exists(),
+        "there is no {}: build it first, by `cargo build` with the profile and the target of the bench",
+        binary.display()
+    );
+    binary
 }
 
 /// Returns the command of `binary`, under another program if there is one.

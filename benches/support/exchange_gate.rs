@@ -5,18 +5,18 @@ use std::{fs, path::Path, process::Command};
 use antiphon::wire::Format;
 
 use crate::{
+    bodies::{Shape, sized},
     loopback::{
         Child, Who,
-        child::other_binary,
+        child::{built_binary, other_binary},
         counted::{self, Counted},
         request, unread, upstream,
     },
-    shared::bodies::{Shape, sized},
     support::{Options, Table, number},
 };
 
 /// The committed figures: the compiler, and the costs of each exchange.
-const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/exchange-instructions.txt");
+const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/exchange-instructions.txt");
 /// The costs that are gated: the name, and the limit of the difference as a part of the committed figure. Processor time
 /// follows the code that runs more than its instructions.
 const GATED: [(&str, f64); 3] = [
@@ -161,9 +161,8 @@ impl Exchange {
 fn compiler() -> String {
     let ran = Command::new("rustc").arg("--version").output().unwrap();
     let version = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
-    let profile = Path::new(env!("CARGO_BIN_EXE_antiphon"))
-        .parent()
-        .and_then(Path::file_name);
+    let binary = built_binary();
+    let profile = binary.parent().and_then(Path::file_name);
     let linked = if cfg!(target_feature = "crt-static") {
         "static"
     } else {

@@ -28,7 +28,7 @@ pub const SIZES: [(&str, usize); 4] = [
 ];
 
 const HELP: &str = "\
-usage: cargo bench --bench NAME -- [--quick] [--markdown]
+usage: cargo benches NAME -- [--quick] [--markdown]
   --quick      fewer sizes and shorter rounds: a look, not a measurement
   --markdown   tables as docs/performance.md has them";
 
