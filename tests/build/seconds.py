@@ -9,7 +9,6 @@ left of the whole is cargo itself and the build scripts at work, without the C c
 builds compare if both ran in the same hour, with nothing else on the machine.
 """
 
-import json
 import os
 import resource
 import subprocess
@@ -19,56 +18,66 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-# The file to which the wrappers append a line for each call.
-LOG = "BUILD_SECONDS_LOG"
 SHOWN = 30
+# Runs a compiler and notes what it took. A shell, because there are a thousand calls, and Python takes 40 ms to start. The
+# second line of `times` is about the children.
+WRAPPER = """#!/bin/sh
+{command} "$@"
+status=$?
+kind= crate= opt=0 before=
+for argument; do
+  case $before in
+    --crate-name) crate=$argument ;;
+    --crate-type) kind=$argument ;;
+  esac
+  case $argument in opt-level=*) opt=${{argument#*=}} ;; esac
+  before=$argument
+done
+{{
+  echo "{tool}|$CARGO_PKG_NAME|$CARGO_PKG_VERSION|$crate|$kind|$opt"
+  times
+}} >"{folder}/$$-$(date +%N)"
+exit $status
+"""
 
 
-def wrap(tool, command):
-    """Runs a compiler and appends what it took."""
-    # Cargo passes its jobserver as open files.
-    status = subprocess.call(command, close_fds=False)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    line = {
-        "tool": tool,
-        "package": os.environ.get("CARGO_PKG_NAME", ""),
-        "version": os.environ.get("CARGO_PKG_VERSION", ""),
-        "user": used.ru_utime,
-        "system": used.ru_stime,
-    }
-    if tool == "rustc":
-        line["crate"] = value_of(command, "--crate-name")
-        line["kind"] = "macro" if "proc-macro" in command else value_of(command, "--crate-type")
-        line["opt"] = next((part.split("=")[1] for part in command if part.startswith("opt-level=")), "0")
-    with open(os.environ[LOG], "a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")
-    return status
+def seconds(text):
+    """Reads `1m2.5s`."""
+    minutes, rest = text.split("m")
+    return int(minutes) * 60 + float(rest.rstrip("s"))
 
 
-def value_of(command, option):
-    return command[command.index(option) + 1] if option in command else ""
+def read_calls(folder):
+    calls = []
+    for file in folder.iterdir():
+        first, _, children = file.read_text(encoding="utf-8").splitlines()
+        call = dict(zip(("tool", "package", "version", "crate", "kind", "opt"), first.split("|"), strict=True))
+        call["user"], call["system"] = (seconds(part) for part in children.split())
+        # Cargo also asks the compiler for its version.
+        if call["tool"] == "c" or call["crate"]:
+            calls.append(call)
+    return calls
 
 
-def wrapper(folder, name, command):
+def write_wrapper(work, tool, name, command):
     """Writes a program that measures `command`. Cargo and build scripts expect one word."""
-    path = folder / name
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" --wrap {command} "$@"\n')
+    path = work / name
+    path.write_text(WRAPPER.format(command=command, tool=tool, folder=work / "calls"))
     path.chmod(0o755)
     return str(path)
 
 
-def build(arguments, folder):
+def build(arguments, work):
     """Runs the build. Returns its calls, its processor seconds, and those on the clock."""
-    log = folder / "calls"
-    env = {**os.environ, LOG: str(log), "RUSTC_WRAPPER": wrapper(folder, "rustc", "rustc")}
-    env.setdefault("CARGO_TARGET_DIR", str(folder / "target"))
+    (work / "calls").mkdir()
+    env = {**os.environ, "RUSTC_WRAPPER": write_wrapper(work, "rustc", "rustc-wrapper", "")}
+    env.setdefault("CARGO_TARGET_DIR", str(work / "target"))
     for name, usual in (("CC", "cc"), ("CXX", "c++")):
-        env[name] = wrapper(folder, usual, f"c {os.environ.get(name, usual)}")
+        env[name] = write_wrapper(work, "c", usual, os.environ.get(name, usual))
     began = time.monotonic()
     subprocess.run(["cargo", *arguments], env=env, check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    calls = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    return calls, used.ru_utime + used.ru_stime, time.monotonic() - began
+    return read_calls(work / "calls"), used.ru_utime + used.ru_stime, time.monotonic() - began
 
 
 def label_of(call):
@@ -76,7 +85,7 @@ def label_of(call):
         return "C code", call["package"] or "?"
     if call["crate"].startswith("build_script"):
         return "build script", call["package"]
-    kind = {"macro": "macro", "bin": "program"}.get(call["kind"], "library")
+    kind = {"proc-macro": "macro", "bin": "program"}.get(call["kind"], "library")
     return kind, f"{call['package']} {call['version']} (opt-level {call['opt']})"
 
 
@@ -104,6 +113,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--wrap"]:
-        sys.exit(wrap(sys.argv[2], sys.argv[3:]))
     main()
