@@ -181,7 +181,7 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// Kills the process and waits for its end, so that another one can lock its files.
+    /// Kills the process without any preparation, and waits for its end: another one can lock its files then.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -206,12 +206,6 @@ impl Process {
         log_reader.unwrap().await.unwrap();
         let lines = log.lock().unwrap();
         lines.clone()
-    }
-
-    /// Kills the process without any preparation.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
     }
 }
 

@@ -38,7 +38,7 @@ impl Bench {
 
     /// Kills the proxy. Returns its log.
     fn kill(&mut self) -> String {
-        let process = self.process.take().unwrap();
+        let mut process = self.process.take().unwrap();
         let log = process.log().join("\n");
         process.kill();
         log

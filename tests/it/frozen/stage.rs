@@ -139,7 +139,7 @@ impl Stage {
         let before = Files::of(&self.install.ledger());
         for _ in 0..PLAYS {
             let connections = self.silent.connections();
-            let process = self.install.start().await;
+            let mut process = self.install.start().await;
             let mut client = Client::connect(process.data).await;
             client.send(&request).await;
             let is_sent = async {

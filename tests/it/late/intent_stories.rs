@@ -252,7 +252,7 @@ async fn an_effect_that_cannot_be_undone_needs_a_surface_of_its_caller() {
 async fn a_claim_survives_kill_9_and_an_unknown_outcome_waits_for_an_operator() {
     let provider = Provider::start().await;
     let install = install(&provider);
-    let process = install.start().await;
+    let mut process = install.start().await;
     let mail = json!({"user": "u1", "tool": "mail", "input": {"to": "canary-of-input"}, "lease": "1s"});
     let granted = claims(&process, &mail).await;
     assert_eq!(granted.status(), 201, "{}", granted.text());

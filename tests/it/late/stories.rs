@@ -109,7 +109,7 @@ fn sent(provider: &Provider) -> Value {
 async fn results_posted_across_crashes_are_restored() {
     let provider = Provider::start().await;
     let install = install(&provider);
-    let process = install.start().await;
+    let mut process = install.start().await;
     let mut log = Log::new();
     provider.reply(Reply::Text("hello".to_owned()));
     log.ask(&process, ANN).await;
@@ -119,11 +119,11 @@ async fn results_posted_across_crashes_are_restored() {
     settles(&process, IDS[0], &json!("first result")).await;
     process.kill();
 
-    let process = install.start().await;
+    let mut process = install.start().await;
     settles(&process, IDS[1], &json!([{"type": "text", "text": "second result"}])).await;
     process.kill();
 
-    let process = install.start().await;
+    let mut process = install.start().await;
     log.says("go on");
     let answer = log.ask(&process, ANN).await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("restored=2, placeholder=1"));
@@ -140,7 +140,7 @@ async fn results_posted_across_crashes_are_restored() {
     process.kill();
 
     // After one more restart, the next request must repeat the same bytes.
-    let process = install.start().await;
+    let mut process = install.start().await;
     log.says("and now?");
     let answer = log.ask(&process, ANN).await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("restored=2, placeholder=1"));

@@ -140,7 +140,7 @@ async fn a_proxy_serves_while_its_ledger_is_checked() {
     let install = install(&provider);
     fs::create_dir_all(install.ledger().parent().unwrap()).unwrap();
     fill(&install.ledger()).await;
-    let process = install.start_traced(&faulty_reads(&install.ledger(), STOPPED)).await;
+    let mut process = install.start_traced(&faulty_reads(&install.ledger(), STOPPED)).await;
     provider.reply(Reply::Text("hello".to_owned()));
     assert_eq!(process.ask(message("hello")).await.status(), 200);
     assert_eq!(shown_records(&process).await, None);

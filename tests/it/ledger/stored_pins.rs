@@ -426,7 +426,7 @@ async fn a_killed_process_changes_no_byte_that_was_answered() {
     for cycle in 0..cycles {
         let id = format!("toolu_{cycle:02}AbC9dE3fG");
         let of_cycle = |messages: String| messages.replace("toolu_01AbC9dE3fG", &id);
-        let process = install.start().await;
+        let mut process = install.start().await;
         let before = count();
         let reading = read_all(&process, of_cycle(hurry())).await;
         while count() == before {
