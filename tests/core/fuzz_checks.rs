@@ -148,12 +148,14 @@ fn arbitrary_streams_give_the_same_events_for_every_chunking() {
     fuzzed("frames");
 }
 
+#[cfg(feature = "server")]
 #[test]
 fn arbitrary_headers_are_filtered() {
     fuzzed("headers");
 }
 
 /// Every target must be in `TARGETS`: otherwise it would only run under libFuzzer.
+#[cfg(feature = "server")]
 #[test]
 fn checks_and_fuzz_targets_are_the_same() {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");

@@ -1,7 +1,7 @@
 //! Watches every stream of `tests/streams/<format>/`: `<story>.sse`, `.json` or `.eventstream` in, the facts in
 //! `<story>.sse.txt`, `.json.txt` or `.eventstream.txt` out, for any chunking.
 //!
-//! `UPDATE_CASES=1 cargo test --test it watchers` rewrites the facts. Read the difference before you commit it.
+//! `UPDATE_CASES=1 cargo test --test core watchers` rewrites the facts. Read the difference before you commit it.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of rounds, the seed and the wish to update come from the environment"

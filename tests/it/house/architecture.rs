@@ -25,6 +25,7 @@ const IMPURE: &[&str] = &[
     "tokio",
     "hyper",
     "moka",
+    "DigestCache",
     "tracing",
     "rustls",
     "axum",
