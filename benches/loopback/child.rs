@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use super::{floor, upstream};
@@ -223,12 +223,25 @@ pub fn built_binary() -> PathBuf {
     // The bench is in the folder `deps` beside it.
     let bench = env::current_exe().unwrap();
     let binary = bench.ancestors().nth(2).unwrap().join("antiphon");
+    let written_at = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let library = newest_library(bench.parent().unwrap());
     assert!(
-        binary.exists(),
-        "there is no {}: build it first, by `cargo build` with the profile and the target of the bench",
+        written_at(&binary).is_some_and(|at| library.is_none_or(|library| at >= library)),
+        "{} is missing, or older than the library of this bench: build it first, with the profile and the target of the \
+         bench (`cargo build --release`)",
         binary.display()
     );
     binary
+}
+
+/// Returns the time at which the newest library of the proxy in this folder was written.
+fn newest_library(folder: &Path) -> Option<SystemTime> {
+    let libraries = fs::read_dir(folder).ok()?.flatten().filter(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libantiphon-") && name.ends_with(".rlib")
+    });
+    libraries.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
 }
 
 /// Returns the command of `binary`, under another program if there is one.

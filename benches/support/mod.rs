@@ -29,6 +29,7 @@ pub const SIZES: [(&str, usize); 4] = [
 
 const HELP: &str = "\
 usage: cargo benches NAME -- [--quick] [--markdown]
+       cargo bench --bench ledger -- [--quick] [--markdown]
   --quick      fewer sizes and shorter rounds: a look, not a measurement
   --markdown   tables as docs/performance.md has them";
 
