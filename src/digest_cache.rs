@@ -13,13 +13,13 @@ use crate::digest::DigestHashBuilder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyBytes {
     digests: [[u8; 32]; 2],
-    kind: u8,
+    tag: u8,
 }
 
 impl KeyBytes {
-    /// Returns the bytes of a key of two digests and a kind.
-    pub(crate) const fn new(digests: [[u8; 32]; 2], kind: u8) -> Self {
-        Self { digests, kind }
+    /// Returns the bytes of a key of two digests, the second of which is zero if there is one, and a number.
+    pub(crate) const fn new(digests: [[u8; 32]; 2], tag: u8) -> Self {
+        Self { digests, tag }
     }
 }
 
@@ -32,7 +32,7 @@ impl hash::Hash for KeyBytes {
     }
 }
 
-/// A key of a cache.
+/// A key of a cache: one digest, a pair of such keys, or a type that says so itself.
 pub(crate) trait DigestKey {
     /// Returns the bytes of the key, which no other key of its type has.
     fn key_bytes(&self) -> KeyBytes;
@@ -74,9 +74,9 @@ impl<A: OneDigest, B: OneDigest> DigestKey for (A, B) {
 pub(crate) enum Lifetime {
     /// Until its space is needed.
     Unlimited,
-    /// So long since it was written.
+    /// Until this time after the last write.
     SinceWrite(Duration),
-    /// So long since it was read or written.
+    /// Until this time after the last read or write.
     SinceUse(Duration),
 }
 
@@ -122,13 +122,13 @@ impl<K, V> fmt::Debug for DigestCache<K, V> {
 }
 
 impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
-    /// Makes a cache of so many entries.
+    /// Makes a cache of at most `entries_max` entries.
     pub(crate) fn new(entries_max: u64, lifetime: Lifetime) -> Self {
         Self::build(build_entries(entries_max, lifetime, None))
     }
 
-    /// Makes a cache whose values are of so many bytes in all, as `weigh` counts them.
-    pub(crate) fn weighed(
+    /// Makes a cache whose values have at most `bytes_max` bytes in all, as `weigh` counts them.
+    pub(crate) fn with_byte_limit(
         bytes_max: u64,
         lifetime: Lifetime,
         weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
@@ -139,7 +139,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
 
     /// Returns the value of a key.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        self.entries.get(&key.key_bytes()).and_then(typed)
+        self.entries.get(&key.key_bytes()).and_then(downcast_value)
     }
 
     /// Returns `true` if the key has a value. That is no use of the entry.
@@ -152,14 +152,9 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         insert(&self.entries, key.key_bytes(), Arc::new(value));
     }
 
-    /// Removes an entry.
-    pub(crate) fn invalidate(&self, key: &K) {
-        self.entries.invalidate(&key.key_bytes());
-    }
-
-    /// Removes an entry. Returns its value.
+    /// Removes an entry. Returns its value, if it had one.
     pub(crate) fn remove(&self, key: &K) -> Option<V> {
-        self.entries.remove(&key.key_bytes()).and_then(typed)
+        self.entries.remove(&key.key_bytes()).and_then(downcast_value)
     }
 
     /// Stores a value, unless the key has one. Returns `true` if it was stored.
@@ -172,7 +167,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         self.get(key).unwrap_or_else(|| {
             let made = make();
             let (stored, _) = insert_new(&self.entries, key.key_bytes(), Arc::new(made.clone()));
-            typed(stored).unwrap_or(made)
+            downcast_value(stored).unwrap_or(made)
         })
     }
 
@@ -181,7 +176,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         let mut change = Some(change);
         change_entry(&self.entries, key.key_bytes(), &mut |known| {
             // It is called once.
-            match change.take().map(|change| change(known.and_then(typed))) {
+            match change.take().map(|change| change(known.and_then(downcast_value))) {
                 Some(EntryChange::Put(value)) => Op::Put(Arc::new(value)),
                 Some(EntryChange::Keep) | None => Op::Nop,
             }
@@ -198,11 +193,12 @@ impl<K: OneDigest, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     /// Returns the entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, V)> {
         let entries = self.entries.iter();
-        entries.filter_map(|(key, value)| Some((K::from_digest(key.digests[0]), typed(value)?)))
+        entries.filter_map(|(key, value)| Some((K::from_digest(key.digests[0]), downcast_value(value)?)))
     }
 }
 
-fn typed<V: Clone + 'static>(value: SharedValue) -> Option<V> {
+/// Returns a value as the type that the cache stores.
+fn downcast_value<V: Clone + 'static>(value: SharedValue) -> Option<V> {
     value.downcast_ref().cloned()
 }
 
@@ -267,7 +263,7 @@ mod tests {
         assert_eq!(all, [([1; 32], "ae".to_owned()), ([2; 32], "d".to_owned())]);
         assert_eq!(cache.remove(&[1; 32]).as_deref(), Some("ae"));
         assert!(!cache.contains_key(&[1; 32]) && cache.contains_key(&[2; 32]));
-        cache.invalidate(&[2; 32]);
+        cache.remove(&[2; 32]);
         assert!(cache.iter().next().is_none());
         assert!(!format!("{cache:?}").contains("ae"));
     }
@@ -286,6 +282,9 @@ mod tests {
             Caller::of_user(one, two).key_bytes(),
             Caller::of_user(two, one).key_bytes(),
             Caller::of_account(one).with_shared_credential(true).key_bytes(),
+            one.key_bytes(),
+            (two, [3; 32]).key_bytes(),
+            ([3; 32], two).key_bytes(),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[..at].contains(key), "{at}");
@@ -293,8 +292,21 @@ mod tests {
     }
 
     #[test]
+    fn a_lifetime_begins_with_the_last_write_or_use() {
+        let times = |lifetime| {
+            let cache = DigestCache::<[u8; 32], ()>::new(10, lifetime);
+            let policy = cache.entries.policy();
+            (policy.time_to_live(), policy.time_to_idle())
+        };
+        let time = Duration::from_secs(7);
+        assert_eq!(times(Lifetime::Unlimited), (None, None));
+        assert_eq!(times(Lifetime::SinceWrite(time)), (Some(time), None));
+        assert_eq!(times(Lifetime::SinceUse(time)), (None, Some(time)));
+    }
+
+    #[test]
     fn the_weights_bound_a_cache() {
-        let cache = DigestCache::<[u8; 32], Vec<u8>>::weighed(1000, UNLIMITED, Vec::len);
+        let cache = DigestCache::<[u8; 32], Vec<u8>>::with_byte_limit(1000, UNLIMITED, Vec::len);
         for byte in 0..100 {
             cache.insert(&[byte; 32], vec![0; 100]);
             cache.evict();

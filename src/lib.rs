@@ -45,7 +45,7 @@
 //! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! `work` to `repair`, without `clock`, `labels` and `printable`, are the core: they build alone with
+//! `work` to `repair`, without `clock`, `digest_cache`, `labels` and `printable`, are the core: they build alone with
 //! `--no-default-features`. The architecture test (`tests/it/house`) compares this map with the imports: a room imports
 //! only rooms above it.
 //!

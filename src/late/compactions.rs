@@ -33,7 +33,7 @@ const LANE_BYTES: usize = 256;
 /// Creates the cache of noted calls.
 pub(super) fn new_cache() -> DigestCache<(Principal, LaneId), NotedCalls> {
     let weigh = |noted: &NotedCalls| noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
-    DigestCache::weighed(MEMORY_BYTES, Lifetime::Unlimited, weigh)
+    DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh)
 }
 
 /// Access to the calls that compactions have removed.

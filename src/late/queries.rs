@@ -240,7 +240,7 @@ impl LateStore {
             return Ok(());
         }
         if is_patient {
-            self.0.load_cooldowns.invalidate(&caller.principal());
+            self.0.load_cooldowns.remove(&caller.principal());
         }
         let is_fresh = is_patient && !self.0.ledger.is_exclusive();
         self.count_unread(read_all_posted(self, caller, is_fresh, by).await)
@@ -306,7 +306,7 @@ impl LateStore {
     /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
     pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
         // The caller asks for nothing else, so that a cooldown does not count.
-        self.0.load_cooldowns.invalidate(&caller.principal());
+        self.0.load_cooldowns.remove(&caller.principal());
         let by = clock::now() + COUNT_TIMEOUT;
         let is_fresh = !self.0.ledger.is_exclusive();
         if self

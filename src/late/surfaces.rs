@@ -23,6 +23,7 @@ const NAME: RecordName = [0; 32];
 
 impl LateStore {
     /// Notes that a caller reads its feed or its outstanding results: it learns of them without a conversation.
+    /// Does not wait.
     pub fn note_read(&self, caller: Caller) {
         let (principal, now) = (caller.principal(), clock::unix_time());
         let noted = self.0.readers.get(&principal);

@@ -77,11 +77,11 @@ pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
         // The next request that shows these calls must record them.
         LateJob::Record(new_records) => {
             for new in new_records {
-                late.0.recorded.invalidate(&new.observed);
+                late.0.recorded.remove(&new.observed);
             }
         }
         // The next compaction must note its calls.
-        LateJob::Compacted(principal, lane, _) => late.0.compacted.invalidate(&(*principal, *lane)),
+        LateJob::Compacted(principal, lane, _) => drop(late.0.compacted.remove(&(*principal, *lane))),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use std::array;
 use super::{CommitOutcome, CommitStep, Ledger, LedgerError, Moment, Record, RecordKey};
 use crate::clock;
 
-/// Tries of a change, before the other writers count as too many.
+/// The most tries of a change.
 const TRIES_MAX: usize = 32;
 
 /// Other writers changed the records before each of the tries.
@@ -19,8 +19,8 @@ impl From<Contended> for LedgerError {
     }
 }
 
-/// Repeats `attempt` until it returns a value. It returns `None` if another writer was first: the next try finds what that
-/// one has stored.
+/// Repeats `attempt` until it returns a value. `attempt` returns `None` if another writer was first: the next try finds what
+/// that one has stored. A caller that judges by a time of its own uses the same one in each try.
 pub(crate) async fn retry_conflicts<T, E: From<Contended>, F: Future<Output = Result<Option<T>, E>>>(
     attempt: impl Fn() -> F,
 ) -> Result<T, E> {
@@ -32,7 +32,7 @@ pub(crate) async fn retry_conflicts<T, E: From<Contended>, F: Future<Output = Re
     Err(Contended.into())
 }
 
-/// Reads records, commits the steps that `change` makes of them, and returns the value beside the steps.
+/// Reads records, commits the steps that `change` returns, and returns its value.
 ///
 /// Every try reads the records and the clock anew. Without steps nothing is committed.
 pub(crate) async fn update_records<const N: usize, T, E: From<LedgerError> + From<Contended>>(
@@ -40,7 +40,7 @@ pub(crate) async fn update_records<const N: usize, T, E: From<LedgerError> + Fro
     keys: [RecordKey; N],
     change: impl Fn([Option<Record>; N], Moment) -> (Vec<CommitStep>, T),
 ) -> Result<T, E> {
-    // Not `async ||`: the compiler cannot see that its future may go to another thread.
+    // An `async` closure would not do: its future is not known to be `Send`.
     retry_conflicts(|| async {
         let now = clock::unix_time();
         let mut records = ledger.read(keys.to_vec(), now).await?.into_iter();

@@ -169,7 +169,7 @@ impl FactMemory {
                     EntryChange::Put(known.map_or(*rules, |known| known.union(*rules)))
                 });
             }
-            LearnedFact::RulesRetracted => self.rules.invalidate(&key),
+            LearnedFact::RulesRetracted => drop(self.rules.remove(&key)),
             LearnedFact::BoundPlaceholder(placeholder) => {
                 self.has_bound.store(true, Ordering::Relaxed);
                 self.bound_placeholders.insert(&key, *placeholder);

@@ -175,7 +175,7 @@ impl AppendedTexts {
             bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)
         };
         Self {
-            by_caller: DigestCache::weighed(MEMORY_BYTES, Lifetime::SinceWrite(lasts), weigh),
+            by_caller: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::SinceWrite(lasts), weigh),
             cooldowns: DigestCache::new(COOLDOWNS_MAX, Lifetime::Unlimited),
             unaccepted: DigestCache::new(UNACCEPTED_MAX, Lifetime::SinceWrite(UNACCEPTED_TTL)),
         }
@@ -223,7 +223,7 @@ impl AnswerStore {
 
     /// Returns the texts that were appended to messages with these anchors.
     ///
-    /// After a read that failed, a request that is not patient does not wait for 5 seconds.
+    /// For 5 seconds after a failed read, only a patient request asks the ledger.
     pub async fn texts_at(
         &self,
         caller: Caller,
@@ -274,7 +274,8 @@ fn current_texts(store: &AnswerStoreState, caller: Caller) -> Option<Arc<TextsOf
 }
 
 impl AnswerStore {
-    /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time.
+    /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
+    /// another process may have sent one before this one was told of it.
     pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
         if !self.0.ledger.is_exclusive() || self.may_have_texts(caller) && current_texts(&self.0, caller).is_none() {
             self.0.count_unread(list_texts(&self.0, caller, deadline).await)?;

@@ -52,7 +52,7 @@ pub(super) struct ClientResultCache(DigestCache<RecordName, Arc<String>>);
 impl ClientResultCache {
     pub(super) fn new() -> Self {
         let weigh = |block: &Arc<String>| block.len().saturating_add(RESULT_BYTES);
-        Self(DigestCache::weighed(MEMORY_BYTES, Lifetime::Unlimited, weigh))
+        Self(DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh))
     }
 
     /// Stores a result in place of an earlier one of its call.

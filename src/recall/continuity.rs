@@ -135,7 +135,7 @@ impl CarriedValues {
             text.saturating_add(VALUE_OVERHEAD_BYTES)
         };
         Self {
-            noted: DigestCache::weighed(NOTED_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
+            noted: DigestCache::with_byte_limit(NOTED_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
             pinned: Mutex::default(),
             scopes: DigestCache::new(SCOPES_MAX, Lifetime::SinceUse(UNUSED_ROW_MAX)),
             has_values: AtomicBool::new(false),

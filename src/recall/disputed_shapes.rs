@@ -51,7 +51,7 @@ impl ShapeVerdict {
 
 impl AnswerStore {
     /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
-    /// wait.
+    /// wait. The client's own shape never replaces the changed one.
     pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
         if !self.0.may_write(caller) || !self.0.fact_writes.count_one(caller) {
             return;
@@ -69,7 +69,8 @@ impl AnswerStore {
             .queue_writes(replace.into_iter().chain([insert]).collect());
     }
 
-    /// Returns the shapes in which providers have accepted these conversations, in their order.
+    /// Returns the shapes in which providers have accepted these conversations, in their order. For a caller that is not
+    /// verified there are none.
     pub async fn read_shape_verdicts(
         &self,
         caller: Caller,

@@ -178,7 +178,8 @@ impl AnswerStore {
         self.0.write_behind.queue_writes(steps.collect());
     }
 
-    /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts.
+    /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts. For one that is not verified there
+    /// are none.
     pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
         let read = async {
             // Only verified callers have records.

@@ -233,7 +233,7 @@ impl ChainStore<'_> {
 }
 
 impl AnswerStore {
-    /// Completes chains whose parents were not in memory, until all other handles are dropped.
+    /// Completes chains whose parents were not in memory, until all other handles are dropped. A second call ends at once.
     pub async fn join_chains(self) {
         let receiver = &self.0.response_chains.unjoined_receiver;
         let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner).take();

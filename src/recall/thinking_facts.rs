@@ -46,7 +46,8 @@ impl ThinkingFact {
 }
 
 impl AnswerStore {
-    /// Stores facts about thinking in the background, if a record of the caller may be written.
+    /// Stores facts about thinking in the background, if a record of the caller may be written. An earlier fact about a
+    /// block stays.
     pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
         if !self.0.may_write(caller) {
             return;

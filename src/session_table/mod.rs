@@ -257,7 +257,7 @@ impl SessionTable {
         let weigh = move |kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least);
         let answers_max = entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default());
         Self {
-            lanes: DigestCache::weighed(bytes_max, Lifetime::SinceUse(idle), weigh),
+            lanes: DigestCache::with_byte_limit(bytes_max, Lifetime::SinceUse(idle), weigh),
             lanes_by_answer: DigestCache::new(answers_max, Lifetime::SinceUse(idle)),
             lost_calls: LostCalls::default(),
             idle,

@@ -123,7 +123,7 @@ impl LostCalls {
         add_lost(&mut lost, calls, now);
         if lost.is_empty() {
             // Without an entry the caller's next requests cost nothing.
-            self.callers.invalidate(&key);
+            self.callers.remove(&key);
         }
         repeated
     }

@@ -107,6 +107,8 @@ pub struct IntentPage {
 
 impl Intents<'_> {
     /// Returns one page of the intents of every caller that are in one of `states`.
+    ///
+    /// It reads the intents of a bounded number of callers, so that it may have no rows and still a next page.
     pub async fn list(
         self,
         states: &[IntentState],

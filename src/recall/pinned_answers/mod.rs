@@ -86,7 +86,7 @@ impl PinnedAnswers {
         // One signal is enough: the writer takes all that is queued.
         let (wake, woken) = mpsc::channel(1);
         Self {
-            rows: DigestCache::weighed(MEMORY_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
+            rows: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
             journal: Mutex::default(),
             overruled: DigestCache::new(OVERRULED_MAX, Lifetime::SinceWrite(OVERRULED_TTL)),
             wake,
@@ -357,7 +357,7 @@ impl AnswerStore {
             if known.row.is_committed || known.row.answer != *answer {
                 continue;
             }
-            pins.rows.invalidate(&key);
+            pins.rows.remove(&key);
             if known.is_stored && !journal.remove_row(key) {
                 queued.push(remove_step(key));
             }

@@ -34,7 +34,7 @@ enum BatchOutcome {
 }
 
 impl AnswerStore {
-    /// Writes pinned answers to the ledger until all other handles are dropped.
+    /// Writes pinned answers to the ledger until all other handles are dropped. A second writer ends at once.
     pub async fn write_pins(self) {
         let woken = self
             .0
