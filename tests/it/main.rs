@@ -1,4 +1,4 @@
-//! The integration tests, of the proxy, in one binary. The list of modules is the table of contents.
+//! The integration tests of the proxy, in one binary. The list of modules is the table of contents.
 #![allow(
     clippy::allow_attributes,
     clippy::unwrap_used,

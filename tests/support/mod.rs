@@ -1,4 +1,4 @@
-//! Helpers of tests and benches. Each includes this file by path and uses a part of it.
+//! Helpers of the tests and of the bench of the ledger. Each includes this file by path and uses a part of it.
 #![allow(
     dead_code,
     unused_imports,
