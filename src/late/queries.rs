@@ -79,7 +79,7 @@ impl LateStore {
         let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
         let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
         let named = asked.flat_map(|(at, call)| {
-            let names = LateStore::call_names(lane, call).into_iter();
+            let names = Self::call_names(lane, call).into_iter();
             names.map(move |name| ((at, call), name))
         });
         let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();

@@ -387,7 +387,7 @@ impl AnswerStore {
                 self.0.telemetry.record_ledger_timeout("write");
                 // The commit may still succeed, and must not leave a record of a text that was never sent.
                 note_own(&self.0, (caller, anchor), RequestState::Sent, made_at);
-                remove_text(&self.0, caller, anchor);
+                self.remove_text(caller, anchor);
                 return None;
             }
         };
@@ -449,24 +449,24 @@ impl AnswerStore {
     pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
         let stored = self.0.appended_texts.unaccepted.get(&(caller.principal(), anchor));
         if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
-            remove_text(&self.0, caller, anchor);
+            self.remove_text(caller, anchor);
         }
     }
-}
 
-/// Removes a text that no provider has accepted.
-pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    let texts = &store.appended_texts;
-    // Until the removal is carried out, a read finds the record.
-    if let Some(stored) = texts.unaccepted.get(&(caller.principal(), anchor)) {
-        note_own(store, (caller, anchor), RequestState::Failed, stored.made_at);
+    /// Removes a text that no provider has accepted.
+    pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
+        let texts = &self.0.appended_texts;
+        // Until the removal is carried out, a read finds the record.
+        if let Some(stored) = texts.unaccepted.get(&(caller.principal(), anchor)) {
+            note_own(&self.0, (caller, anchor), RequestState::Failed, stored.made_at);
+        }
+        texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
+        // One that a provider has accepted has a later version.
+        self.0.write_behind.queue_write(CommitStep::Remove {
+            key: anchor_key(caller, anchor),
+            version: FIRST_VERSION,
+        });
     }
-    texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
-    // One that a provider has accepted has a later version.
-    store.write_behind.queue_write(CommitStep::Remove {
-        key: anchor_key(caller, anchor),
-        version: FIRST_VERSION,
-    });
 }
 
 fn anchor_key(caller: Caller, anchor: Anchor) -> RecordKey {

@@ -34,7 +34,7 @@ use crate::{
         CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
         Unread, WriteBehind, read_by,
     },
-    repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
+    repair::{CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
@@ -262,11 +262,6 @@ impl AnswerStore {
     /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
     pub fn has_texts(&self, caller: Caller) -> bool {
         self.0.owners.has_known(RecordKind::AppendedText, caller.principal())
-    }
-
-    /// Removes a text that no provider has accepted.
-    pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
-        appended_texts::remove_text(&self.0, caller, anchor);
     }
 }
 
