@@ -204,10 +204,7 @@ async fn a_short_limit_is_awaited_and_a_long_one_rotates() {
         let pause = requests[1].at.saturating_sub(requests[0].at);
         let wanted = Duration::from_millis(waited.unwrap_or(0));
         assert!(pause <= wanted + secs(1), "{fields:?}: {pause:?}");
-        assert!(
-            pause + secs(1) + begun.elapsed() >= wanted,
-            "{fields:?}: {pause:?}"
-        );
+        assert!(pause + secs(1) + begun.elapsed() >= wanted, "{fields:?}: {pause:?}");
         assert_eq!(
             cooldowns(&world, "anthropic", "a").is_empty(),
             waited.is_some(),
