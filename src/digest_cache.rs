@@ -17,7 +17,7 @@ pub(crate) struct KeyBytes {
 }
 
 impl KeyBytes {
-    /// Returns the bytes of a key of two digests, the second of which is zero if there is one, and a number.
+    /// Returns the bytes of a key. A key with one digest has zeros in place of the second.
     pub(crate) const fn new(digests: [[u8; 32]; 2], tag: u8) -> Self {
         Self { digests, tag }
     }
@@ -32,7 +32,7 @@ impl hash::Hash for KeyBytes {
     }
 }
 
-/// A key of a cache: one digest, a pair of such keys, or a type that says so itself.
+/// A key of a cache. A type that is [`OneDigest`], and a pair of such types, is one.
 pub(crate) trait DigestKey {
     /// Returns the bytes of the key, which no other key of its type has.
     fn key_bytes(&self) -> KeyBytes;
@@ -151,7 +151,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
 
     /// Stores a value in place of an earlier one.
     pub(crate) fn insert(&self, key: &K, value: V) {
-        insert(&self.entries, key.key_bytes(), Arc::new(value));
+        self.entries.insert(key.key_bytes(), Arc::new(value));
     }
 
     /// Removes an entry. Returns its value, if it had one.
@@ -225,10 +225,6 @@ fn build_entries(capacity: u64, lifetime: Lifetime, weigh: Option<Weigh>) -> Cac
         None => cache,
     };
     cache.build_with_hasher(DigestHashBuilder::new())
-}
-
-fn insert(entries: &CacheEntries, key: KeyBytes, value: SharedValue) {
-    entries.insert(key, value);
 }
 
 fn insert_new(entries: &CacheEntries, key: KeyBytes, value: SharedValue) -> (SharedValue, bool) {
