@@ -24,7 +24,7 @@ use crate::{
     session::LaneId,
 };
 
-/// Timeout of the read behind [`count_waiting`].
+/// Timeout of the read behind [`LateStore::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after a failed read of a caller's posted results in which no exchange reads them again.
 const LOAD_COOLDOWN: Duration = Duration::from_secs(5);
