@@ -82,8 +82,11 @@ const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for exchanges on other threads to end after their connections were cut: one step of their work.
 const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A task of any type, so that the code which runs tasks is compiled once.
+type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
-async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: Pin<Box<impl Future<Output = ()>>>) {
+async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: BoxedTask) {
     // Polled once more when answers are asked to end: they look at the signal in their own poll.
     if closing.run_until(&mut task).await.is_none() {
         cut.run_until(task).await;
@@ -126,7 +129,7 @@ impl Tasks {
 
     /// Spawns a client connection. The drain waits for it.
     pub fn spawn_connection(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.connections.spawn_on(self.until_cut(task), &self.runtime);
+        self.connections.spawn_on(self.until_cut(Box::pin(task)), &self.runtime);
     }
 
     /// Spawns background work. The drain cuts it once the connections are done.
@@ -136,11 +139,11 @@ impl Tasks {
 
     /// Spawns background work on another runtime.
     pub fn spawn_background_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        self.background.spawn_on(self.until_cut(task), runtime);
+        self.background.spawn_on(self.until_cut(Box::pin(task)), runtime);
     }
 
-    fn until_cut(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
-        run_until_cut(self.closing.clone(), self.cut.clone(), Box::pin(task))
+    fn until_cut(&self, task: BoxedTask) -> impl Future<Output = ()> + Send + 'static {
+        run_until_cut(self.closing.clone(), self.cut.clone(), task)
     }
 
     /// Returns the executor of connections to providers.
