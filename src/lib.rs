@@ -18,6 +18,7 @@
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
+//! | `refusals` | the texts with which providers refuse a history, in a file of rows |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
 //! | `policy` | the meaning of an observation and its consequences: classes, timeouts, retries, breakers |
 //! | `auth` | the operator's credentials, client tokens, callers; selection of profiles and their cooldowns |
@@ -81,7 +82,7 @@
 //! * What does an answer contain? `wire/*/watch.rs`, `wire/facts` and [`wire::watch`]; recorded streams are in
 //!   `tests/streams`.
 //! * What depends on the format? `wire/format.rs` and `wire/mod.rs`.
-//! * Why was it sent twice? `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/resend.rs`.
+//! * Why was it sent twice? `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/recovery`.
 //! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/cooldowns.rs`. Why was
 //!   another one used? `auth/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
@@ -159,6 +160,8 @@ pub mod provider;
 pub mod proxy;
 #[cfg(feature = "server")]
 pub mod recall;
+#[cfg(feature = "server")]
+pub mod refusals;
 #[cfg(feature = "server")]
 mod regular_file;
 pub mod repair;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
-use crate::wire::read_refusal;
+use crate::refusals;
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl ProviderErrorInfo {
     pub fn parse_body(body: &[u8]) -> Self {
         Self {
             // Also in a text that is no JSON.
-            is_refusal: read_refusal(body).is_some(),
+            is_refusal: refusals::table().read(body).is_some(),
             ..Self::parse_json(body)
         }
     }

@@ -47,7 +47,9 @@ pub use format::Format;
 pub use item_chain::{CHAIN_BYTES, ChainItem, ContinuedBody, ItemChain, UnjoinedItems, remove_previous_id};
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
-pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
+pub use refusal::{
+    FoundRefusal, REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts, RowFault, RowTexts,
+};
 pub(crate) use signatures::{remove_gemini_signature, thinking_signature, verifies_signatures};
 pub use thinking_switch::is_thinking_off;
 pub use unreadable::Unreadable;

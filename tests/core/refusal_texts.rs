@@ -3,19 +3,20 @@
 use std::panic;
 
 use antiphon::wire::{
-    REFUSAL_BYTES_MAX, Refusal,
+    REFUSAL_BYTES_MAX,
     RefusalKind::{self, Unanswered},
+    RefusalTable, RefusalTexts, RowFault, RowTexts,
     json::quote_string,
-    read_refusal,
 };
 
 use crate::support::{
     bodies::Rng,
-    refusals::{OTHERS, REFUSALS},
+    refusals::{KnownRefusal, OTHERS, REFUSALS, ROWS, TABLE},
 };
 
 fn kind_and_ids(body: &str) -> Option<(RefusalKind, String)> {
-    read_refusal(body.as_bytes()).map(|Refusal { kind, ids }| (kind, ids.join(" ")))
+    let found = TABLE.read(body.as_bytes())?;
+    Some((found.refusal.kind, found.refusal.ids.join(" ")))
 }
 
 /// Formats text as Python prints bytes.
@@ -104,13 +105,102 @@ fn wrapped(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_text_is_read_in_every_wrapping() {
-    for (text, kind, ids) in REFUSALS {
+fn every_text_is_read_by_its_row_in_every_wrapping() {
+    for KnownRefusal { row, text, kind, ids } in &*REFUSALS {
         for body in wrapped(text) {
-            assert_eq!(kind_and_ids(&body), Some((*kind, (*ids).to_owned())), "{body}");
+            let found = TABLE.read(body.as_bytes());
+            let found = found.unwrap_or_else(|| panic!("{row}: {body}"));
+            assert_eq!((found.row.name.as_str(), found.refusal.kind), (*row, *kind), "{body}");
+            if let Some(ids) = ids {
+                assert_eq!(found.refusal.ids.join(" "), *ids, "{body}");
+            }
         }
     }
 }
+
+#[test]
+fn every_lead_is_passed() {
+    let texts = file_texts();
+    assert!(texts.leads.len() > 20);
+    for lead in texts.leads {
+        let lead = lead
+            .replace("<place>", "3.content.0")
+            .replace("<word>", "x")
+            .replace("messages[3.content.0", "messages[3]");
+        for between in ["", " "] {
+            let text = format!("{lead}{between}No tool output found for function call call_1.");
+            assert_eq!(kind_and_ids(&text), Some((Unanswered, "call_1".to_owned())), "{text}");
+        }
+    }
+    assert_eq!(
+        kind_and_ids("Somebody said: No tool output found for function call call_1."),
+        None
+    );
+}
+
+/// Every row has a text to test it by, and names of its own.
+#[test]
+fn every_row_is_tested() {
+    for row in &*ROWS {
+        assert!(!row.seen.is_empty(), "{} names no source", row.name);
+        assert!(
+            !(row.example.is_empty() && row.heading.is_empty()),
+            "{} has no example",
+            row.name
+        );
+        let named = ROWS.iter().filter(|other| other.name == row.name);
+        assert_eq!(named.count(), 1, "{}", row.name);
+    }
+    for row in TABLE.rows() {
+        assert!(
+            row.statuses.iter().all(|status| (400..600).contains(status)),
+            "{}",
+            row.name
+        );
+    }
+}
+
+/// The pairs of rows that match one text. The one with more text counts, wherever it stands in the file.
+#[test]
+fn the_order_of_rows_does_not_decide() {
+    let only = |name: &str| {
+        let mut texts: RefusalTexts = file_texts();
+        texts.row.retain(|row| row.name == name);
+        RefusalTable::compile(&texts).unwrap()
+    };
+    let tables: Vec<(&str, RefusalTable)> = ROWS.iter().map(|row| (row.name.as_str(), only(&row.name))).collect();
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for KnownRefusal { row, text, .. } in &*REFUSALS {
+        let others = tables.iter().filter(|(name, _)| name != row);
+        let matching = others.filter(|(_, table)| table.read(text.as_bytes()).is_some());
+        pairs.extend(matching.map(|(name, _)| (*row, *name)));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    assert_eq!(pairs, DECIDED_PAIRS);
+    let mut texts = file_texts();
+    texts.row.reverse();
+    let reversed = RefusalTable::compile(&texts).unwrap();
+    for KnownRefusal { row, text, .. } in &*REFUSALS {
+        assert_eq!(reversed.read(text.as_bytes()).unwrap().row.name, *row, "{text}");
+    }
+}
+
+/// The row that counts, and one that also matches some of its texts.
+const DECIDED_PAIRS: &[(&str, &str)] = &[
+    (
+        "assistant_message_with_stray_result",
+        "assistant_message_with_insufficient_results",
+    ),
+    (
+        "assistant_message_without_results",
+        "assistant_message_with_insufficient_results",
+    ),
+    (
+        "unexpected_tool_use_id_found_tool_result_blocks",
+        "unexpected_tool_use_id_found_blocks",
+    ),
+];
 
 #[test]
 fn other_texts_are_not_pairing_refusals() {
@@ -176,16 +266,16 @@ fn id_lists_end_at_the_right_place() {
 fn sizes_are_bounded() {
     let head = "tool_use ids were found without tool_result blocks immediately after: ";
     let many: Vec<String> = (0..1000).map(|number| format!("toolu_{number}")).collect();
-    let read = read_refusal(format!("{head}{}", many.join(", ")).as_bytes()).unwrap();
-    assert_eq!(read.ids, many[..64]);
+    let read = TABLE.read(format!("{head}{}", many.join(", ")).as_bytes()).unwrap();
+    assert_eq!(read.refusal.ids, many[..64]);
     let (fits, long) = ("x".repeat(256), "y".repeat(257));
-    let read = read_refusal(format!("{head}{long}, {fits}.").as_bytes()).unwrap();
-    assert_eq!(read.ids, [fits]);
+    let read = TABLE.read(format!("{head}{long}, {fits}.").as_bytes()).unwrap();
+    assert_eq!(read.refusal.ids, [fits]);
 
     let text = "`tool_use` ids must be unique";
     let fill = " ".repeat(REFUSAL_BYTES_MAX - text.len());
-    assert!(read_refusal(format!("{text}{fill}").as_bytes()).is_some());
-    assert!(read_refusal(format!("{text}{fill} ").as_bytes()).is_none());
+    assert!(TABLE.read(format!("{text}{fill}").as_bytes()).is_some());
+    assert!(TABLE.read(format!("{text}{fill} ").as_bytes()).is_none());
 }
 
 #[test]
@@ -213,7 +303,7 @@ fn deep_and_hostile_bodies_are_harmless() {
 #[test]
 fn mangled_bodies_never_panic() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let bodies: Vec<String> = REFUSALS.iter().flat_map(|(text, ..)| wrapped(text)).collect();
+    let bodies: Vec<String> = REFUSALS.iter().flat_map(|known| wrapped(&known.text)).collect();
     let only: Option<u64> = number("SEED");
     for seed in only.map_or(0..20_000, |seed| seed..seed + 1) {
         let mut rng = Rng::new(seed);
@@ -232,11 +322,11 @@ fn mangled_bodies_never_panic() {
                 _ => body.truncate(at.max(1)),
             }
         }
-        let read = panic::catch_unwind(|| read_refusal(&body)).unwrap_or_else(|failure| {
+        let read = panic::catch_unwind(|| TABLE.read(&body).map(|found| found.refusal.ids)).unwrap_or_else(|failure| {
             println!("SEED={seed}\n{}", String::from_utf8_lossy(&body));
             panic::resume_unwind(failure)
         });
-        let ids = read.map(|refusal| refusal.ids).unwrap_or_default();
+        let ids = read.unwrap_or_default();
         assert!(
             ids.len() <= 64
                 && ids
@@ -245,4 +335,123 @@ fn mangled_bodies_never_panic() {
             "SEED={seed} {ids:?}"
         );
     }
+}
+
+fn file_texts() -> RefusalTexts {
+    toml::from_str(include_str!("../../src/refusals/rows.toml")).unwrap()
+}
+
+/// What a client may write so that a provider repeats it before its own words, or after them.
+#[test]
+fn names_of_members_are_no_places() {
+    for text in [
+        "messages.0.zz: `tool_use` ids must be unique: Extra inputs are not permitted",
+        "messages.0.zz: `tool_use` ids must be unique",
+        "messages.0.content.0.zz: Invalid `signature` in `thinking` block: Extra inputs are not permitted",
+        "messages[0].zz: missing field `tool_call_id`",
+        "messages.x.tool_use.input: Input should be an object",
+    ] {
+        for body in wrapped(text) {
+            assert_eq!(kind_and_ids(&body), None, "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_text_whose_repair_loses_something_is_the_whole_message() {
+    for KnownRefusal { row, text, kind, .. } in REFUSALS.iter().filter(|known| known.kind.loses_content()) {
+        for tail in [
+            ": Extra inputs are not permitted",
+            ". But see below",
+            " zz",
+            "\nzz",
+            "', 'x': {'y': Extra",
+        ] {
+            for body in wrapped(&format!("{}{tail}", text.trim_end_matches('.'))) {
+                let found = TABLE.read(body.as_bytes());
+                assert!(found.is_none(), "{row} {kind:?}: {body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn places_are_read_from_other_members() {
+    let malformed = Some((RefusalKind::MalformedCall, String::new()));
+    let id = "Input should be a valid string";
+    for (body, wanted) in [
+        (
+            format!(
+                r#"{{"detail":[{{"type":"string_type","loc":["body","messages",1,"tool_calls",0,"id"],"msg":"{id}","input":null}}]}}"#
+            ),
+            malformed.clone(),
+        ),
+        (
+            format!(r#"{{"error":{{"message":"{id}","param":"messages.1.tool_calls.0.id"}}}}"#),
+            malformed.clone(),
+        ),
+        (
+            format!(
+                r#"{{"error":{{"code":400,"message":"bad","details":[{{"fieldViolations":[{{"field":"messages.1.tool_calls.0.id","description":"{id}"}}]}}]}}}}"#
+            ),
+            malformed,
+        ),
+        // A place that the client has named, no place, and another member.
+        (
+            format!(r#"{{"detail":[{{"loc":["body","messages",1,"zz","id"],"msg":"{id}"}}]}}"#),
+            None,
+        ),
+        (
+            format!(r#"{{"detail":[{{"loc":["body","temperature"],"msg":"{id}"}}]}}"#),
+            None,
+        ),
+        (format!(r#"{{"detail":[{{"loc":{{}},"msg":"{id}"}}]}}"#), None),
+        (
+            r#"{"detail":[{"loc":["body","`tool_use` ids must be unique"],"msg":"Extra inputs are not permitted"}]}"#
+                .to_owned(),
+            None,
+        ),
+    ] {
+        assert_eq!(kind_and_ids(&body), wanted, "{body}");
+    }
+}
+
+#[test]
+fn faulty_rows_are_named() {
+    let fault = |fault: &str, text: &str| {
+        let texts = RefusalTexts {
+            row: vec![RowTexts {
+                name: "x".to_owned(),
+                fault: fault.to_owned(),
+                status: vec![400],
+                text: vec![text.to_owned()],
+                then: Vec::new(),
+            }],
+            leads: Vec::new(),
+            place_names: Vec::new(),
+        };
+        RefusalTable::compile(&texts).unwrap_err()
+    };
+    let text = |text: &str| text.to_owned();
+    let row = "a text of some length <";
+    assert_eq!(
+        fault("orphan", &format!("{row}x>")),
+        RowFault::UnknownSlot(format!("{row}x>"))
+    );
+    assert_eq!(fault("orphan", row), RowFault::UnknownSlot(text(row)));
+    assert_eq!(
+        fault("orphan", "<word><ids> is a pair"),
+        RowFault::JoinedSlots(text("<word><ids> is a pair"))
+    );
+    assert_eq!(
+        fault("orphan", "too short <word>"),
+        RowFault::TooShort(text("too short <word>"))
+    );
+    assert_eq!(
+        fault("bound", &format!("{row}words>")),
+        RowFault::OpenEnd(format!("{row}words>"))
+    );
+    assert!(matches!(fault("nothing", row), RowFault::UnknownFault { .. }));
+    let many = format!("{row}word>{}", " and <word>".repeat(9));
+    assert_eq!(fault("orphan", &many), RowFault::TooManySlots(many.clone()));
 }

@@ -32,10 +32,11 @@ use crate::{
     clock::{self, DeadlineTimer},
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
+    refusals,
     server::StopSignal,
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal,
+        ErrorShape, Format, FoundRefusal, REFUSAL_BYTES_MAX, Refusal,
         watch::{Framing, Watcher},
     },
 };
@@ -356,18 +357,8 @@ impl ProviderAnswer {
         let ProviderBody::Whole(body) = self.response.body() else {
             return None;
         };
-        let mut refusal = read_refusal(body)?;
-        // Only servers that parse calls or apply templates use other statuses, and only for these faults.
-        let may_have_any_status = matches!(
-            refusal.kind,
-            RefusalKind::MalformedCall | RefusalKind::UserAfterResults | RefusalKind::NoUserTurn
-        );
-        let is_wrong_status = match self.response.status() {
-            StatusCode::BAD_REQUEST => false,
-            StatusCode::NOT_FOUND => refusal.kind != RefusalKind::DeadResponse,
-            _ => !may_have_any_status,
-        };
-        if is_wrong_status {
+        let FoundRefusal { row, mut refusal } = refusals::table().read(body)?;
+        if !row.statuses.contains(&self.status().as_u16()) {
             return None;
         }
         // The recovery repairs the client's body, which does not contain the new ids.

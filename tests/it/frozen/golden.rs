@@ -34,7 +34,6 @@ const FILES: &[&str] = &[
     "metrics.txt",
     "openapi.json",
     "profile-choice.txt",
-    "refusal-phrases.txt",
     "routes.txt",
     "texts.txt",
     "traces.txt",

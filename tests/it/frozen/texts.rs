@@ -1,4 +1,4 @@
-//! Pins every byte that repair writes into bodies, and every text that it compares bodies and refusals with.
+//! Pins every byte that repair writes into bodies, and every text that it compares bodies with.
 //!
 //! Providers have cached prompts with these bytes, and thinking is bound to them, so no text may ever be reworded. A
 //! new wording needs a new number for new rows. See `tests/frozen/texts.txt`.
@@ -11,14 +11,13 @@ use antiphon::{
         KnownAnswers, LateCall, LateText, Paired, PairingContext, PinnedAnswer, PlaceOptions, Placeholder, RealResult,
         RefusalReading, RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
     },
-    wire::{Refusal, RefusalKind, Wire, read_refusal},
+    wire::{Refusal, RefusalKind, Wire},
 };
 use bytes::Bytes;
 
 use crate::{
     frozen::bodies::{CALLS, LATE, ROWS, TIERS, UNBOUND},
     frozen::golden::same,
-    support::refusals::{OTHERS, REFUSALS},
 };
 
 /// Returns the wire of this name.
@@ -242,83 +241,4 @@ fn lost_result_texts_are_pinned() {
         line(&mut facts, how, &format!("{texts:?} longer={is_longer}"));
     }
     same("lost-results.txt", &facts);
-}
-
-fn told(body: &str) -> String {
-    let Some(Refusal { kind, ids }) = read_refusal(body.as_bytes()) else {
-        return "nothing".to_owned();
-    };
-    let kind = match kind {
-        RefusalKind::Unanswered => "unanswered",
-        RefusalKind::Orphan => "orphan",
-        RefusalKind::AnyFault => "any_fault",
-        RefusalKind::NoUserTurn => "no_user_turn",
-        RefusalKind::Duplicate => "duplicate",
-        RefusalKind::RepeatedCall => "repeated_call",
-        RefusalKind::MalformedCall => "malformed_call",
-        RefusalKind::UserAfterResults => "user_after_results",
-        RefusalKind::ServerHalf => "server_half",
-        RefusalKind::RepeatedItem => "repeated_item",
-        RefusalKind::WithoutReasoningItem => "without_reasoning_item",
-        RefusalKind::Bound { header_named: true } => "bound, with a header",
-        RefusalKind::Bound { header_named: false } => "bound",
-        RefusalKind::WithoutReasoningContent => "without_reasoning_content",
-        RefusalKind::WithoutSignature => "without_signature",
-        RefusalKind::WithoutContainer => "without_container",
-        RefusalKind::ForeignThinking => "foreign_thinking",
-        RefusalKind::DeadResponse => "dead_response",
-    };
-    format!("{kind} {ids:?}")
-}
-
-/// Prefixes that may precede the words of an error.
-const LEADS: &[&str] = &[
-    "",
-    "messages.7: ",
-    "requests.3.params.messages.7: ",
-    "Invalid parameter: ",
-    "Invalid request: ",
-    "invalid params, ",
-    "<400> InternalError.Algo.InvalidParameter: ",
-    "The model returned the following errors: ",
-    "An error occurred (ValidationException) when calling the InvokeModel operation: ",
-    "ValidationException: ",
-    "litellm.BadRequestError: ",
-    "litellm.BadRequestError: AnthropicException - ",
-    "AnthropicException BadRequestError - ",
-    "400 ",
-    "Error code: 400 - ",
-    "{'error': {'message': ",
-    "{'type': 'error', 'error': {'type': 'invalid_request_error', 'message': ",
-    "Somebody said: ",
-];
-
-#[test]
-fn refusal_texts_are_pinned() {
-    let mut facts = String::new();
-    for (text, ..) in REFUSALS {
-        line(&mut facts, &format!("{text:?}"), &told(text));
-    }
-    for text in OTHERS {
-        line(&mut facts, &format!("{text:?}"), &told(text));
-    }
-    for lead in LEADS {
-        let text = format!("{lead}No tool output found for function call call_1.");
-        line(&mut facts, &format!("lead {lead:?}"), &told(&text));
-    }
-    let text = "No tool output found for function call call_1.";
-    for body in [
-        format!(r#"{{"error":"{text}"}}"#),
-        format!(r#"{{"error":{{"message":"{text}"}}}}"#),
-        format!(r#"{{"message":"{text}"}}"#),
-        format!(r#"{{"Message":"{text}"}}"#),
-        format!(r#"{{"detail":"{text}"}}"#),
-        format!(r#"{{"error":{{"metadata":{{"raw":"{text}"}}}}}}"#),
-        format!(r#"{{"upstream_error":{{"error":{{"message":"{text}"}}}}}}"#),
-        format!(r#"[{{"error":{{"message":"{text}"}}}}]"#),
-        format!(r#"{{"other":"{text}"}}"#),
-    ] {
-        line(&mut facts, &format!("body {body}"), &told(&body));
-    }
-    same("refusal-phrases.txt", &facts);
 }

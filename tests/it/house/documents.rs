@@ -12,7 +12,7 @@ use antiphon::{
     policy::{Class, Observation, classify},
     repair::Action,
     upstream::NetworkCause,
-    wire::{json::quote_string, read_refusal},
+    wire::json::quote_string,
 };
 
 use serde_json::Value;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::architecture::sources;
 use crate::{
     frozen::{golden, words::CLASSES},
-    support::refusals::REFUSALS,
+    support::refusals::TABLE,
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -129,7 +129,7 @@ fn the_readme_begins_with_the_errors() {
     let found = head
         .lines()
         .filter_map(|line| line.split_once("  "))
-        .filter(|(_, error)| read_refusal(error_body(error.trim()).as_bytes()).is_some());
+        .filter(|(_, error)| TABLE.read(error_body(error.trim()).as_bytes()).is_some());
     assert_eq!(found.count(), 4, "one error of each format in the first 20 lines");
 }
 
@@ -232,57 +232,6 @@ fn blocks_that_are_not_run_are_listed() {
 /// Returns an error body with a message.
 fn error_body(message: &str) -> String {
     format!(r#"{{"error":{{"message":{}}}}}"#, quote_string(message))
-}
-
-/// Returns the error texts that `docs/errors.md` has as headings.
-fn error_headings() -> Vec<String> {
-    let lines = prose("docs/errors.md").into_iter();
-    lines
-        .filter_map(|line| line.strip_prefix("### ").map(str::to_owned))
-        .collect()
-}
-
-/// Returns a text without what providers quote in different ways.
-fn without_quotes(text: &str) -> String {
-    text.chars()
-        .filter(|letter| !"'\"`\\".contains(*letter))
-        .collect::<String>()
-        .to_lowercase()
-}
-
-#[test]
-fn every_known_refusal_has_a_heading() {
-    let headings: Vec<Vec<String>> = error_headings()
-        .iter()
-        .map(|heading| without_quotes(heading).split('…').map(str::to_owned).collect())
-        .collect();
-    for (refusal, ..) in REFUSALS {
-        let plain = without_quotes(refusal);
-        let is_found = headings.iter().any(|pieces| {
-            let mut rest = plain.as_str();
-            pieces.iter().all(|piece| match rest.split_once(piece.trim()) {
-                Some((_, after)) => {
-                    rest = after;
-                    true
-                }
-                None => false,
-            })
-        });
-        assert!(is_found, "docs/errors.md has no heading for: {refusal}");
-    }
-}
-
-#[test]
-fn every_heading_is_a_refusal_that_the_proxy_reads() {
-    let headings = error_headings();
-    assert!(headings.len() > 70, "only {} headings", headings.len());
-    for heading in headings {
-        let text = heading.replace("…", "x1");
-        assert!(
-            read_refusal(error_body(&text).as_bytes()).is_some(),
-            "docs/errors.md: the proxy does not read this text: {text}"
-        );
-    }
 }
 
 /// Asserts that a document has each of these words as code.

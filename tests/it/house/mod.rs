@@ -4,3 +4,4 @@ pub(crate) mod architecture;
 pub(crate) mod documents;
 pub(crate) mod legibility;
 pub(crate) mod published_names;
+mod refusal_rows;

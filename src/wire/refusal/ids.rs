@@ -1,80 +1,18 @@
-//! Matches one phrase of the table with the beginning of a text, and reads the ids that the text names.
+//! Reads the ids that a refusal names.
 
 use memchr::memmem;
 
+/// Quotes of every kind, and the backslash before one.
+pub(super) const QUOTE_MARKS: &[u8] = b"`'\"\\";
 /// Text that litellm appends without a blank.
-const LITELLM_TAIL: &[u8] = b"No fallback model group found";
+pub(super) const LITELLM_TAIL: &[u8] = b"No fallback model group found";
 /// Largest number of ids that are read.
 const IDS_MAX: usize = 64;
 /// Bytes of the longest id that is read.
 const ID_BYTES_MAX: usize = 256;
-/// Bytes of the longest slot: an id and the quotes around it.
-const GAP_BYTES_MAX: usize = 264;
-/// Quotes of every kind, and the backslash before one.
-const QUOTE_MARKS: &[u8] = b"`'\"\\";
-/// Number of marks in a row that are skipped.
-const QUOTE_MARKS_MAX: usize = 4;
-
-/// Matches `phrase` with the beginning of `text`. Returns the ids that the text names and the rest after the phrase.
-pub(super) fn match_phrase<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t [u8])> {
-    let mut ids = Vec::new();
-    let (mut rest, mut slots) = match_to_slot(phrase, text)?;
-    while let Some((slot, next)) = slots.split_once('>') {
-        // Nothing delimits a slot at the end of a phrase, so it takes a whole list.
-        if slot == "ids" && next.is_empty() {
-            return Some((read_id_list(rest), &[]));
-        }
-        let stops: fn(&u8) -> bool = match slot {
-            "words" => |byte| *byte == b'\n',
-            _ => u8::is_ascii_whitespace,
-        };
-        let (gap, left) = find_gap(next, rest, stops)?;
-        if slot == "ids" {
-            ids.extend(parse_id(gap));
-        }
-        (rest, slots) = left;
-    }
-    Some((ids, rest))
-}
-
-/// The rest of a text, and the rest of its phrase from the name of the next slot on.
-type PhraseRest<'t, 'p> = (&'t [u8], &'p str);
-
-/// Matches `phrase` with the beginning of `text`, up to the first slot. Returns the rests of both.
-fn match_to_slot<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<PhraseRest<'t, 'p>> {
-    let mut rest = text;
-    for (at, wanted) in phrase.bytes().enumerate() {
-        if wanted == b'<' {
-            return Some((rest, phrase.get(at.saturating_add(1)..)?));
-        }
-        // Each gateway quotes and escapes in its own way.
-        let marks = rest
-            .iter()
-            .take(QUOTE_MARKS_MAX)
-            .take_while(|byte| QUOTE_MARKS.contains(byte))
-            .count();
-        let (byte, tail) = rest.get(marks..)?.split_first()?;
-        if !byte.eq_ignore_ascii_case(&wanted) {
-            return None;
-        }
-        rest = tail;
-    }
-    Some((rest, ""))
-}
-
-/// Returns the gap before the first position at which `phrase` continues, and the rests after that position.
-///
-/// The gap ends at the first byte that `stops`, or after 264 bytes.
-fn find_gap<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Option<(&'t [u8], PhraseRest<'t, 'p>)> {
-    let width = text.iter().take(GAP_BYTES_MAX).take_while(|byte| !stops(byte)).count();
-    (0..=width).find_map(|length| {
-        let (gap, rest) = text.split_at_checked(length)?;
-        match_to_slot(phrase, rest).map(|left| (gap, left))
-    })
-}
 
 /// Reads the ids of a list at the end of the text, or before other words.
-fn read_id_list(text: &[u8]) -> Vec<String> {
+pub(super) fn read_id_list(text: &[u8]) -> Vec<String> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let end = memmem::find(line, LITELLM_TAIL).unwrap_or(line.len());
     let line = line.get(..end).unwrap_or_default();
@@ -132,7 +70,7 @@ impl<'t> ListedId<'t> {
 }
 
 /// Reads an id. `None` if it is empty, too long, not UTF-8, or an index (`message[532].role`).
-fn parse_id(name: &[u8]) -> Option<String> {
+pub(super) fn parse_id(name: &[u8]) -> Option<String> {
     let begin = name.iter().take_while(|byte| QUOTE_MARKS.contains(byte)).count();
     let end = name
         .iter()

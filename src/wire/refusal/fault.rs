@@ -1,0 +1,29 @@
+//! Faults of the rows of a table.
+
+/// The fault of a row, which names it or its text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowFault {
+    /// A slot that does not exist.
+    #[error("{0:?} has an unknown slot: use <ids>, <place>, <number>, <word> or <words>, and << for a <")]
+    UnknownSlot(String),
+    /// Two slots without text between them.
+    #[error("{0:?} has two slots without text between them")]
+    JoinedSlots(String),
+    /// More slots than are matched.
+    #[error("{0:?} has more than 8 slots")]
+    TooManySlots(String),
+    /// Too little text to be certain.
+    #[error("{0:?} has less than 16 bytes of text besides its slots")]
+    TooShort(String),
+    /// A text with an open end, of a fault whose repair loses something.
+    #[error("{0:?} ends with <ids> or <words>, and its repair loses something: write the whole text")]
+    OpenEnd(String),
+    /// A fault that does not exist.
+    #[error("row {row}: unknown fault {fault:?}")]
+    UnknownFault {
+        /// The name of the row.
+        row: String,
+        /// Its fault.
+        fault: String,
+    },
+}

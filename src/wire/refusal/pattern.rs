@@ -1,0 +1,216 @@
+//! One text of a table as a pattern, and its match with the beginning of a message.
+//!
+//! A pattern is written as a provider writes the text, with slots for what differs. Case does not matter, and quotes,
+//! backticks and backslashes are skipped on both sides. A slot ends at the first place where the pattern continues:
+//! there is no backtracking.
+
+use super::{
+    fault::RowFault,
+    ids::{self, QUOTE_MARKS},
+};
+
+/// Bytes of the longest slot: an id and the quotes around it.
+const GAP_BYTES_MAX: usize = 264;
+/// Number of marks in a row that are skipped.
+const QUOTE_MARKS_MAX: usize = 4;
+/// Largest number of slots of a pattern.
+const SLOTS_MAX: usize = 8;
+
+/// A compiled pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pieces: Vec<PatternPiece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PatternPiece {
+    /// Text without quotes.
+    Literal(Box<[u8]>),
+    Slot(GapKind),
+}
+
+/// Text that differs from message to message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GapKind {
+    /// `<ids>`: an id; at the end of a pattern a list of ids, separated by commas or blanks.
+    Ids,
+    /// `<place>`: the rest of a place in the body, such as `3.content.0`: numbers and known names.
+    Place,
+    /// `<number>`: a number.
+    Number,
+    /// `<word>`: bytes without a blank.
+    Word,
+    /// `<words>`: bytes of one line.
+    Words,
+}
+
+impl GapKind {
+    /// Every slot, with its name.
+    const NAMES: [(&str, Self); 5] = [
+        ("ids", Self::Ids),
+        ("place", Self::Place),
+        ("number", Self::Number),
+        ("word", Self::Word),
+        ("words", Self::Words),
+    ];
+
+    /// Returns `true` if the byte cannot belong to the slot.
+    const fn ends_at(self, byte: u8) -> bool {
+        match self {
+            Self::Words => byte == b'\n',
+            _ => byte.is_ascii_whitespace(),
+        }
+    }
+
+    /// Returns `true` if these bytes are what the slot stands for.
+    fn accepts(self, gap: &[u8], place_names: &[String]) -> bool {
+        match self {
+            Self::Ids | Self::Word | Self::Words => true,
+            Self::Number => gap.iter().all(u8::is_ascii_digit),
+            Self::Place => is_place(gap, place_names),
+        }
+    }
+}
+
+/// Returns `true` if a place in a body may be written like this: `messages[3].content`. Its steps are numbers and `names`.
+pub(super) fn is_place(text: &[u8], names: &[String]) -> bool {
+    let is_name = |step: &[u8]| names.iter().any(|name| name.as_bytes() == step);
+    text.split(|byte| b".[]".contains(byte) || QUOTE_MARKS.contains(byte))
+        .all(|step| step.iter().all(u8::is_ascii_digit) || is_name(step))
+}
+
+/// The match of a pattern with the beginning of a text.
+#[derive(Debug)]
+pub(super) struct PatternMatch<'t> {
+    /// The ids that the text names, in its order, each once.
+    pub(super) ids: Vec<String>,
+    /// The text after the pattern. Empty after a list of ids.
+    pub(super) rest: &'t [u8],
+}
+
+impl Pattern {
+    /// Compiles a pattern. `<<` stands for `<`. Fails if a slot is unknown or directly follows another one.
+    pub(super) fn compile(text: &str) -> Result<Self, RowFault> {
+        let (mut pieces, mut literal, mut rest) = (Vec::new(), Vec::new(), text);
+        while let Some(letter) = rest.chars().next() {
+            if let Some(after) = rest.strip_prefix("<<") {
+                literal.push(b'<');
+                rest = after;
+            } else if let Some(slot) = rest.strip_prefix('<') {
+                let unknown = || RowFault::UnknownSlot(text.to_owned());
+                let (name, after) = slot.split_once('>').ok_or_else(unknown)?;
+                let (_, slot) = GapKind::NAMES
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .ok_or_else(unknown)?;
+                if literal.is_empty() && !pieces.is_empty() {
+                    return Err(RowFault::JoinedSlots(text.to_owned()));
+                }
+                if !literal.is_empty() {
+                    pieces.push(PatternPiece::Literal(std::mem::take(&mut literal).into()));
+                }
+                pieces.push(PatternPiece::Slot(*slot));
+                rest = after;
+            } else {
+                let (piece, after) = rest.split_at(letter.len_utf8());
+                let bytes = piece.bytes().filter(|byte| !QUOTE_MARKS.contains(byte));
+                literal.extend(bytes.map(|byte| byte.to_ascii_lowercase()));
+                rest = after;
+            }
+        }
+        if !literal.is_empty() {
+            pieces.push(PatternPiece::Literal(literal.into()));
+        }
+        let slots = pieces.iter().filter(|piece| matches!(piece, PatternPiece::Slot(_)));
+        if slots.count() > SLOTS_MAX {
+            return Err(RowFault::TooManySlots(text.to_owned()));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// Returns the number of bytes that are not slots: the more of them, the more the pattern says.
+    pub(super) fn literal_bytes(&self) -> usize {
+        self.literals().map(<[u8]>::len).sum()
+    }
+
+    /// Returns the pieces of text between the slots, in lower case and without quotes.
+    pub(super) fn literals(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            PatternPiece::Literal(literal) => Some(&**literal),
+            PatternPiece::Slot(_) => None,
+        })
+    }
+
+    /// Returns `true` if nothing limits what stands at the pattern's end.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(
+            self.pieces.last(),
+            None | Some(PatternPiece::Slot(GapKind::Ids | GapKind::Words))
+        )
+    }
+
+    /// Matches the pattern with the beginning of `text`.
+    pub(super) fn match_start<'t>(&self, text: &'t [u8], place_names: &[String]) -> Option<PatternMatch<'t>> {
+        let (mut found, mut rest) = (Vec::new(), text);
+        let mut pieces = self.pieces.iter();
+        while let Some(piece) = pieces.next() {
+            let slot = match piece {
+                PatternPiece::Literal(literal) => {
+                    rest = match_literal(literal, rest)?;
+                    continue;
+                }
+                PatternPiece::Slot(slot) => *slot,
+            };
+            let (gap, after) = match pieces.next() {
+                Some(PatternPiece::Literal(next)) => find_gap(next, rest, slot)?,
+                // Nothing delimits a slot at the end of a pattern, so it takes a whole list.
+                _ if slot == GapKind::Ids => {
+                    found.extend(ids::read_id_list(rest));
+                    return Some(PatternMatch { ids: found, rest: &[] });
+                }
+                _ => rest.split_at(gap_width(rest, slot)),
+            };
+            if !slot.accepts(gap, place_names) {
+                return None;
+            }
+            if slot == GapKind::Ids {
+                found.extend(ids::parse_id(gap).filter(|id| !found.contains(id)));
+            }
+            rest = after;
+        }
+        Some(PatternMatch { ids: found, rest })
+    }
+}
+
+/// Matches a literal with the beginning of `text`. Returns the text after it.
+fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
+    let mut rest = text;
+    for wanted in literal {
+        // Each gateway quotes and escapes in its own way.
+        let marks = rest
+            .iter()
+            .take(QUOTE_MARKS_MAX)
+            .take_while(|byte| QUOTE_MARKS.contains(byte))
+            .count();
+        let (byte, tail) = rest.get(marks..)?.split_first()?;
+        if !byte.eq_ignore_ascii_case(wanted) {
+            return None;
+        }
+        rest = tail;
+    }
+    Some(rest)
+}
+
+/// Returns the number of bytes that a slot at the beginning of `text` may take.
+fn gap_width(text: &[u8], slot: GapKind) -> usize {
+    let bytes = text.iter().take(GAP_BYTES_MAX);
+    bytes.take_while(|byte| !slot.ends_at(**byte)).count()
+}
+
+/// Returns the gap before the first position at which `literal` matches, and the text after that literal.
+fn find_gap<'t>(literal: &[u8], text: &'t [u8], slot: GapKind) -> Option<(&'t [u8], &'t [u8])> {
+    (0..=gap_width(text, slot)).find_map(|length| {
+        let (gap, rest) = text.split_at_checked(length)?;
+        match_literal(literal, rest).map(|after| (gap, after))
+    })
+}
