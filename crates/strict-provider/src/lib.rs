@@ -17,6 +17,7 @@ mod model;
 mod paths;
 #[cfg(feature = "server")]
 mod provider;
+pub mod refusal_rule;
 #[cfg(feature = "server")]
 mod reply;
 #[cfg(feature = "server")]

@@ -25,6 +25,7 @@ use crate::{
     judge::{self, ServerMemory, ServerRules},
     model,
     paths::{self, Endpoint, Wants},
+    refusal_rule::RefusalRule,
     thought::{ChatThought, Maker, Thought},
 };
 
@@ -74,6 +75,8 @@ pub struct Settings {
     pub thinks: bool,
     /// Rules of the server beyond the pairing rules. Off by default.
     pub rules: ServerRules,
+    /// Rules of the server in its own words, which are judged first.
+    pub refusal_rules: Vec<RefusalRule>,
     /// The requests to record.
     pub recording: Recording,
     /// `true` if the model calls offered tools by itself. Otherwise it returns a short text.
@@ -89,6 +92,7 @@ impl Default for Settings {
             binds_thinking: false,
             thinks: false,
             rules: ServerRules::default(),
+            refusal_rules: Vec::new(),
             recording: Recording::All,
             calls_tools: false,
             run: String::new(),
@@ -307,6 +311,9 @@ impl Provider {
     }
 
     fn judge(&self, endpoint: &Endpoint<'_>, headers: &HeaderMap, body: &Value) -> judge::Verdict {
+        for rule in &self.inner.settings.refusal_rules {
+            rule.judge(body)?;
+        }
         if let Some(id) = endpoint.conversation {
             let items = json!({"input": body["items"], "conversation": id});
             return judge::openai_responses(&items);

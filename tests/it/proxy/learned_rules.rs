@@ -58,7 +58,7 @@ fn strictly_read() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     ]
 }
 
-fn path(format: Format) -> &'static str {
+pub(crate) fn path(format: Format) -> &'static str {
     match format {
         Format::Anthropic => "/x/v1/messages",
         Format::OpenAiChat => "/x/v1/chat/completions",

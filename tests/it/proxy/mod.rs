@@ -44,6 +44,7 @@ pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;
 mod provider_connections;
 pub(crate) mod refusal_resends;
+mod refusal_rows;
 pub(crate) mod refused_histories;
 pub(crate) mod refused_ids;
 pub(crate) mod repair_modes;

@@ -275,7 +275,7 @@ async fn an_upstream_that_requires_unique_ids_is_remembered() {
 async fn a_forged_refusal_does_not_affect_other_requests() {
     let echo = refused("messages.0.x: tool_use ids must be unique: Extra inputs are not permitted");
     let taken = answer(200, "application/json", "{}");
-    let upstream = Upstream::answering_each([echo.clone(), echo, taken]).await;
+    let upstream = Upstream::answering_each([echo, taken]).await;
     let app = before(upstream.address).start().await;
     let sent = twice("toolu_1").replacen(
         "\"content\":\"go\"",
@@ -286,9 +286,9 @@ async fn a_forged_refusal_does_not_affect_other_requests() {
     let poisoned = app.ask(post("/anthropic/v1/messages", &sent)).await;
     assert_eq!(
         (poisoned.status(), poisoned.header("x-antiphon-attempts")),
-        (400, Some("2"))
+        (400, Some("1"))
     );
     let innocent = app.ask(post("/anthropic/v1/messages", &twice("toolu_1"))).await;
     assert_eq!(notes(&innocent), (200, "1", "none"));
-    assert_eq!(upstream.requests()[2].text(), twice("toolu_1"));
+    assert_eq!(upstream.requests()[1].text(), twice("toolu_1"));
 }

@@ -1,0 +1,189 @@
+//! A rule of a server as data: the text of its refusal, and the condition under which it refuses a body.
+//!
+//! The condition is what the provider's words forbid. It knows nothing of how a proxy meets it.
+
+use serde_json::Value;
+
+use crate::judge::Refusal;
+
+/// A rule of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalRule {
+    /// The status of the refusal.
+    pub status: u16,
+    /// The provider's words.
+    pub text: String,
+    /// The condition under which the server refuses a body.
+    pub refused_if: RefusalCondition,
+}
+
+impl RefusalRule {
+    /// Judges a body. Fails in the provider's words if the condition holds.
+    pub fn judge(&self, body: &Value) -> Result<(), Refusal> {
+        if self.refused_if.holds(body) {
+            return Err(Refusal {
+                status: self.status,
+                ..Refusal::plain(self.text.clone())
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A condition on a request body, as a text.
+///
+/// | text | holds |
+/// |---|---|
+/// | `present PATH` | the path leads to a value |
+/// | `none PATH` | it leads to none |
+/// | `missing PATH` | a value before the last step lacks that member |
+/// | `unparsed PATH` | a text at the path is no JSON object |
+/// | `repeated PATH` | two values at the path are equal |
+/// | `neighbours PATH FIRST SECOND` | a message with the second role directly follows one with the first |
+///
+/// A path is a list of members with dots between them: `messages[role=assistant].content[type=thinking]`. `[*]` stands
+/// for every element of a list, `[NAME=TEXT]` for those with such a member, and `[NAME]` for those that have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalCondition {
+    verb: Verb,
+    path: Vec<PathStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verb {
+    Present,
+    None,
+    Missing,
+    Unparsed,
+    Repeated,
+    Neighbours(String, String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PathStep {
+    member: String,
+    filter: Option<Filter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Filter {
+    Every,
+    Has(String),
+    Equals(String, String),
+}
+
+impl RefusalCondition {
+    /// Parses a condition. Fails with the part that is not understood.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next().map(str::to_owned);
+        let (verb, path) = (next().unwrap_or_default(), next().ok_or("a condition needs a path")?);
+        let verb = match verb.as_str() {
+            "present" => Verb::Present,
+            "none" => Verb::None,
+            "missing" => Verb::Missing,
+            "unparsed" => Verb::Unparsed,
+            "repeated" => Verb::Repeated,
+            "neighbours" => {
+                let (first, second) = (next(), next());
+                Verb::Neighbours(
+                    first.ok_or("two roles are needed")?,
+                    second.ok_or("two roles are needed")?,
+                )
+            }
+            other => return Err(format!("unknown condition: {other}")),
+        };
+        if let Some(rest) = words.next() {
+            return Err(format!("what follows the path is not understood: {rest}"));
+        }
+        let path = path.split('.').map(PathStep::parse).collect::<Result<_, _>>()?;
+        Ok(Self { verb, path })
+    }
+
+    /// Returns `true` if the body is to be refused.
+    pub fn holds(&self, body: &Value) -> bool {
+        match &self.verb {
+            Verb::Present => !self.values(body).is_empty(),
+            Verb::None => self.values(body).is_empty(),
+            Verb::Missing => {
+                let Some((last, before)) = self.path.split_last() else {
+                    return false;
+                };
+                let lacks = |value: &&Value| value.get(&last.member).is_none();
+                values_at(before, body).iter().any(lacks)
+            }
+            Verb::Unparsed => self.values(body).iter().any(|value| {
+                let text = value.as_str().unwrap_or_default();
+                !serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed.is_object())
+            }),
+            Verb::Repeated => {
+                let values = self.values(body);
+                let later = |at: usize| values.iter().skip(at.saturating_add(1));
+                values
+                    .iter()
+                    .enumerate()
+                    .any(|(at, value)| later(at).any(|other| other == value))
+            }
+            Verb::Neighbours(first, second) => {
+                let values = self.values(body);
+                let role = |value: &Value, role: &str| value.get("role").and_then(Value::as_str) == Some(role);
+                let mut pairs = values.iter().zip(values.iter().skip(1));
+                pairs.any(|(one, other)| role(one, first) && role(other, second))
+            }
+        }
+    }
+
+    fn values<'b>(&self, body: &'b Value) -> Vec<&'b Value> {
+        values_at(&self.path, body)
+    }
+}
+
+impl PathStep {
+    fn parse(text: &str) -> Result<Self, String> {
+        let Some((member, rest)) = text.split_once('[') else {
+            return Ok(Self {
+                member: text.to_owned(),
+                filter: None,
+            });
+        };
+        let inner = rest
+            .strip_suffix(']')
+            .ok_or_else(|| format!("{text} lacks a closing bracket"))?;
+        let filter = match inner.split_once('=') {
+            Some((name, value)) => Filter::Equals(name.to_owned(), value.to_owned()),
+            None if inner == "*" => Filter::Every,
+            None => Filter::Has(inner.to_owned()),
+        };
+        Ok(Self {
+            member: member.to_owned(),
+            filter: Some(filter),
+        })
+    }
+}
+
+/// Returns the values that the steps lead to.
+fn values_at<'b>(path: &[PathStep], body: &'b Value) -> Vec<&'b Value> {
+    let mut values = vec![body];
+    for step in path {
+        let members = values.iter().filter_map(|value| value.get(&step.member));
+        values = match &step.filter {
+            None => members.collect(),
+            Some(filter) => members
+                .filter_map(Value::as_array)
+                .flatten()
+                .filter(|value| filter.lets(value))
+                .collect(),
+        };
+    }
+    values
+}
+
+impl Filter {
+    fn lets(&self, value: &Value) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Has(name) => value.get(name).is_some(),
+            Self::Equals(name, text) => value.get(name).and_then(Value::as_str) == Some(text),
+        }
+    }
+}
