@@ -29,16 +29,16 @@ pub(super) fn later_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> La
 /// Returns the runner of the plan of a resend, and `true` if that is heavy work.
 pub(super) fn resend_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> (LaterPasses<'x>, bool) {
     // All resends are planned from the decoded body, which may be far longer than what was sent.
-    let recovery = attempts.recovery.as_ref();
-    let is_large = recovery.is_some_and(|recovery| is_heavy_resend(recovery.body_len()));
+    let history = attempts.history.as_ref();
+    let is_large = history.is_some_and(|history| is_heavy_resend(history.body_len()));
     (later_passes(attempts, log), attempts.outgoing.body.is_heavy || is_large)
 }
 
 /// Takes the memory for planning a resend: what the reading takes, and a copy of the body, `times` times. Waits without a
 /// place in heavy work.
 pub(super) async fn take_resend_memory(attempts: &mut Attempts<'_>, times: usize) -> Result<(), Overloaded> {
-    let recovery = attempts.recovery.as_ref();
-    let bytes = recovery.map_or(0, |recovery| recovery.resend_bytes().saturating_mul(times));
+    let history = attempts.history.as_ref();
+    let bytes = history.map_or(0, |history| history.resend_bytes().saturating_mul(times));
     if bytes > UNCOUNTED_BYTES_MAX {
         // Several resends of one request share it: the later ones replace the body of the earlier.
         let share = take_memory(attempts, bytes).await?;
@@ -49,8 +49,8 @@ pub(super) async fn take_resend_memory(attempts: &mut Attempts<'_>, times: usize
 
 /// Gives back the memory for the plan of a resend. If there `is_resend`, that for the copy of the body stays taken.
 pub(super) fn end_resend_plan(attempts: &mut Attempts<'_>, is_resend: bool) {
-    let copied = attempts.recovery.as_ref().filter(|_| is_resend);
-    let copied = copied.map_or(0, |recovery| recovery.body_len());
+    let copied = attempts.history.as_ref().filter(|_| is_resend);
+    let copied = copied.map_or(0, |history| history.body_len());
     if let Some(share) = &mut attempts.outgoing.body.resend_memory {
         share.keep_as_copy(copied);
     }
@@ -71,7 +71,7 @@ pub(super) async fn find_phrase<'p>(
     log: &mut ExchangeLog,
 ) -> Option<&'p str> {
     let (passes, limit) = (later_passes(attempts, log), attempts.path.settings.inspect_bytes_max);
-    let plain_len = attempts.recovery.as_ref().map(|recovery| recovery.body_len());
+    let plain_len = attempts.history.as_ref().map(|history| history.body_len());
     let outgoing = &mut attempts.outgoing;
     let is_heavy = outgoing.body.is_heavy;
     let mut share = attempts

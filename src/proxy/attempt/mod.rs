@@ -2,17 +2,9 @@
 //!
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
-mod continuity_recovery;
-mod dead_response_recovery;
-mod foreign_thinking_recovery;
 mod large_body;
-mod posted_result_recovery;
 mod profile_choice;
-mod rejection_recovery;
-mod resend;
-mod resend_base;
-mod resend_plan;
-mod results_at_end;
+mod recovery;
 mod send;
 mod success;
 
@@ -36,7 +28,7 @@ use crate::{
     telemetry::events::ModelRequest,
     upstream::{Phase, SendErrorKind},
 };
-use rejection_recovery::RejectionRecovery;
+use recovery::SentHistory;
 use send::{HeadTimeout, to_proxy_error};
 
 /// Sends a request, and retries it until there is an answer for the client.
@@ -59,16 +51,16 @@ pub(super) async fn run_attempts(
     // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
     let jitter = f64::from(u32::try_from(path.hash_key.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
     let lane_key = profile_choice::lane_key(&outgoing, route, &log.event.request_id);
-    let recovery = outgoing
+    let history = outgoing
         .body
         .sent_body
         .take()
-        .map(|sent| Box::new(RejectionRecovery::new(*sent, route.server)));
+        .map(|sent| Box::new(SentHistory::new(*sent, route.server)));
     let mut attempts = Attempts {
         path,
         route,
         outgoing,
-        recovery,
+        history,
         learned_facts: Vec::new(),
         lane_key,
         is_cold: false,
@@ -90,7 +82,7 @@ struct Attempts<'x> {
     outgoing: OutgoingRequest,
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
     /// Boxed, because most exchanges end without a refusal.
-    recovery: Option<Box<RejectionRecovery>>,
+    history: Option<Box<SentHistory>>,
     /// Facts that the provider proves if it accepts the present body.
     learned_facts: Vec<KeyedFact>,
     /// Value by which a profile is chosen: the same for all requests of a lane.
@@ -118,6 +110,8 @@ struct AttemptResult {
     verdict: Verdict,
     hints: LimitHints,
     result: Result<ProviderAnswer, ProxyError>,
+    /// `true` if the answer is the error with which a stream has begun.
+    began_with_error: bool,
 }
 
 impl AttemptResult {
@@ -126,6 +120,7 @@ impl AttemptResult {
             verdict,
             hints: LimitHints::default(),
             result: Err(error),
+            began_with_error: false,
         }
     }
 }
@@ -193,17 +188,37 @@ impl Attempts<'_> {
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
     async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
-        let sent = match self.send_request(log).await {
-            Ok(answer) => resend::recover_from_refusal(self, answer, log).await,
+        let answered = match self.send_request(log).await {
+            Ok(answer) => recovery::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
         };
-        let tried = match sent {
+        let mut tried = match answered {
             Ok(answer) => self.judge_answer(answer).await,
             Err(error) => AttemptResult::failed(error.verdict(), error),
         };
+        // A stream that was held may begin with a refusal of the history, and so may that of each resend.
+        let mut sends = 0;
+        while tried.began_with_error && log.event.sends > sends {
+            sends = log.event.sends;
+            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+            tried = Box::pin(self.recover_begun(tried, log)).await;
+        }
         AttemptResult {
             verdict: self.limit_scope(tried.verdict, log).await,
             ..tried
+        }
+    }
+
+    /// Resends the request if the error with which its stream has begun refuses the history.
+    async fn recover_begun(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> AttemptResult {
+        let sends = log.event.sends;
+        let recovered = match tried.result {
+            Ok(answer) => recovery::recover_from_refusal(self, answer, log).await,
+            Err(error) => Err(error),
+        };
+        match recovered {
+            Ok(answer) if log.event.sends > sends => self.judge_answer(answer).await,
+            result => AttemptResult { result, ..tried },
         }
     }
 
@@ -234,9 +249,9 @@ impl Attempts<'_> {
 
     /// Sends the request once, with the present profile, and waits for the response head.
     async fn send_request(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
-        if continuity_recovery::has_foreign_values(self) {
+        if recovery::has_foreign_values(self) {
             // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-            Box::pin(continuity_recovery::take_values_out(self, log)).await?;
+            Box::pin(recovery::take_values_out(self, log)).await?;
         }
         let request = large_body::build_request(self, log).await?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
@@ -322,6 +337,7 @@ impl Attempts<'_> {
         }
         let kind = self.route.upstream.kind;
         let mut error_info = answer.error_info();
+        let mut began_with_error = false;
         let mut verdict = classify(Observation::Response {
             kind,
             status: answer.status().as_u16(),
@@ -339,6 +355,7 @@ impl Attempts<'_> {
             };
             if let Some(stream_error) = stream_error {
                 error_info = stream_error;
+                began_with_error = true;
                 verdict = classify(Observation::StreamError {
                     kind,
                     error: &error_info,
@@ -360,6 +377,7 @@ impl Attempts<'_> {
                 verdict,
                 hints,
                 result: Ok(answer),
+                began_with_error,
             },
             Err(broken) => AttemptResult::failed(broken, ProxyError::NotBegun(broken)),
         }

@@ -104,9 +104,9 @@ fn store_learned_facts(attempts: &mut Attempts<'_>) {
     let learned = std::mem::take(&mut attempts.learned_facts);
     path.facts.learn_facts(caller, &learned);
     path.recall.store_facts(caller, &learned);
-    if let Some(recovery) = &attempts.recovery {
-        recovery.settle_shapes(path);
-        recovery.settle_thinking(path);
+    if let Some(history) = &attempts.history {
+        history.settle_shapes(path);
+        history.settle_thinking(path);
     }
 }
 

@@ -30,7 +30,7 @@ use http_body::Body as _;
 
 pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
-pub(super) use outgoing::{OutgoingRequest, SentBody};
+pub(super) use outgoing::{OutgoingBody, OutgoingRequest, SentBody};
 pub(super) use pending_pins::{CallAnswers, HeadHold, PendingPins, call_answers};
 
 use super::{
@@ -57,7 +57,7 @@ use crate::{
 use body_repair::BodyRepair;
 use context::ContextBuilder;
 use dead_response::DeadIdRemoval;
-use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body, boxed_segments};
+use outgoing::{Payload, add_binding_beta, boxed_client_body, boxed_segments};
 use owner_lookup::OwnerLookup;
 
 /// Bytes of a body without a history that are read for the objects it names. A longer one is streamed unread.

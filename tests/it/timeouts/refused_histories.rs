@@ -71,6 +71,31 @@ async fn a_refusal_at_the_begin_of_a_stream_is_not_retried_either() {
     assert_eq!((counted(&world, "client"), counted(&world, "provider")), (1, 0));
 }
 
+/// A stream that was held begins with a refusal that a repair answers: the client gets the answer to the resend.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_at_the_begin_of_a_stream_is_repaired_like_any_other() {
+    let world = world(&strangers("a"));
+    let refusal = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\
+        \"messages.1.content.0: Invalid `signature` in `thinking` block\"}}\n\n";
+    let thinking = r#"{"type":"thinking","thinking":"hm","signature":"c2lnbmF0dXJlIG9mIGFub3RoZXIgY2FsbGVyIGF0"},"#;
+    let history = |thinking: &str| {
+        format!(
+            r#"{{"model":"m","stream":true,"max_tokens":16,"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":[{thinking}{{"type":"text","text":"done"}}]}},{{"role":"user","content":"on"}}]}}"#
+        )
+    };
+    let begin = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"content\":[]}}\n\n";
+    world.otherwise(move |request| {
+        let first = if request.text().contains("signature") { refusal } else { begin };
+        vec![sse(), say(first), Step::End]
+    });
+    let answer = world.ask(post_with(MESSAGES, &[], history(thinking).as_bytes())).await;
+    assert_eq!((answer.status(), answer.header("x-antiphon-attempts")), (200, Some("2")), "{}", answer.text());
+    assert!(answer.text().starts_with("event: message_start"), "{}", answer.text());
+    let sent: Vec<String> = world.requests().iter().map(|request| request.message.text()).collect();
+    assert_eq!(sent, [history(thinking), history("")]);
+    assert_eq!((counted(&world, "client"), counted(&world, "provider")), (0, 0));
+}
+
 /// A text that a client may have written hides no failure of the endpoint: it neither counts as one nor as a success.
 #[tokio::test(start_paused = true)]
 async fn such_a_text_does_not_clear_the_failures_of_an_endpoint() {

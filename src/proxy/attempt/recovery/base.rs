@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use super::{foreign_thinking_recovery::ForeignThinkingRecovery, resend_plan::Resend};
+use super::{
+    proposal::{Proposal, ResendStep},
+    removed_thinking::RemovedThinking,
+};
 use crate::{
     provider::ServerHash,
     proxy::{
@@ -48,7 +51,7 @@ pub(super) struct ResendBase {
     pub(super) followed: Option<(Refusal, RefusalReading)>,
     /// Model that the request names. `None` if it names none.
     model: Option<String>,
-    pub(super) foreign_thinking: ForeignThinkingRecovery,
+    pub(super) removed_thinking: RemovedThinking,
 }
 
 /// A planned body, with the answers that it contains.
@@ -60,8 +63,8 @@ pub(super) struct PlannedBody {
 
 impl PlannedBody {
     /// Returns the resend of this body, which proves no fact.
-    pub(super) fn into_resend(self, reason: &'static str) -> Resend {
-        Resend::new(self.body, self.plan.report, reason, self.answers, Vec::new())
+    pub(super) fn into_proposal(self, step: ResendStep) -> Proposal {
+        Proposal::new(self.body, self.plan.report, step, self.answers, Vec::new())
     }
 }
 
@@ -80,7 +83,7 @@ impl ResendBase {
             learned: sent.learned,
             followed: None,
             model: sent.model,
-            foreign_thinking: ForeignThinkingRecovery::UNTOUCHED,
+            removed_thinking: RemovedThinking::default(),
         }
     }
 
@@ -202,7 +205,7 @@ impl ResendBase {
     ) -> Paired<'b> {
         let memory = self.call_memory(context);
         let remote = memory.remote_calls(|| parsed.remote_references());
-        let refused = self.foreign_thinking.refused_thinking(memory, parsed);
+        let refused = self.removed_thinking.refused_thinking(memory, parsed);
         self.in_conversation(pair(PairingContext {
             learned: self.learned,
             remote: &remote,

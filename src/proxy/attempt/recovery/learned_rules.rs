@@ -1,0 +1,42 @@
+//! Recovery from a refusal that names no fault, of a body that follows learned rules: the server may have been updated.
+
+use http::StatusCode;
+
+use super::{
+    objection::{Objection, Recovery},
+    proposal::{Proposal, ResendStep, Trial},
+    sent::Sent,
+};
+use crate::repair::LearnedRules;
+
+/// The recovery without any learned rule.
+pub(super) struct WithoutRules;
+
+impl Recovery for WithoutRules {
+    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
+        // Most bodies follow no rule.
+        let history = &sent.history;
+        let follows_rules = history.base.learned != LearnedRules::NONE && !history.has_made(ResendStep::WithoutRules);
+        follows_rules && objection.refusal.is_none() && objection.status == StatusCode::BAD_REQUEST
+    }
+
+    /// Twice, since the body that follows the rules is planned again, too.
+    fn bodies(&self) -> usize {
+        2
+    }
+
+    fn propose(&self, _: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
+        let context = sent.context();
+        let history = &mut *sent.history;
+        let ruled = history.base.plan_body(context)?;
+        let learned = std::mem::replace(&mut history.base.learned, LearnedRules::NONE);
+        let planned = history.base.plan_body(context);
+        history.base.learned = learned;
+        let planned = planned.filter(|planned| !history.was_sent(&planned.body))?;
+        let ruled = ruled.into_proposal(ResendStep::WithoutRules);
+        Some(Proposal {
+            trial: Some(Trial::Rules(Box::new(ruled))),
+            ..planned.into_proposal(ResendStep::WithoutRules)
+        })
+    }
+}

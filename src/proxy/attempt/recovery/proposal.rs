@@ -1,0 +1,152 @@
+//! The repaired request of one resend, and what follows if the provider accepts it.
+
+use crate::{
+    auth::Caller,
+    ledger::RecordName,
+    proxy::{
+        data_path::DataPath,
+        late_delivery::LastText,
+        request::{CallAnswers, OutgoingBody},
+    },
+    recall::{AppendedText, KeyedFact},
+    repair::{Action, Anchor, RepairReport},
+    splice::Segments,
+};
+
+/// The repaired request of one resend.
+pub(super) struct Proposal {
+    pub(super) body: Segments,
+    /// `true` if the body contains the setting for bound thinking, which needs a header.
+    pub(super) needs_binding_beta: bool,
+    /// Findings and actions of the repair.
+    pub(super) report: RepairReport,
+    /// The change that the resend makes to the body that was refused.
+    pub(super) step: ResendStep,
+    /// Answers that the body contains for its calls.
+    pub(super) answers: CallAnswers,
+    /// Text that the resend appends to a message, with its place. `None` if there is none.
+    pub(super) late_text: Option<(Anchor, AppendedText)>,
+    /// Facts to learn if the provider accepts the resend.
+    pub(super) facts: Vec<KeyedFact>,
+    /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
+    pub(super) is_fallback: bool,
+    /// Set if the refusal did not say what to change: only a success counts, and otherwise the client gets the refusal.
+    pub(super) trial: Option<Trial>,
+}
+
+/// The change that a resend makes to the body that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResendStep {
+    /// What the refusal of the pairing demands.
+    Pairing {
+        /// `true` if the refusal has taught a rule.
+        taught_rule: bool,
+    },
+    /// Results before bound thinking became placeholders.
+    ResultsReplaced,
+    /// The provider may drop bound thinking.
+    ThinkingDropped,
+    /// Foreign thinking went.
+    ThinkingRemoved,
+    /// Values that the client has dropped came back.
+    ValuesFilled,
+    /// The id of a lost response went.
+    DeadResponse,
+    /// Learned rules are not followed.
+    WithoutRules,
+    /// Posted results that no provider has accepted went.
+    WithoutPosted,
+}
+
+impl ResendStep {
+    /// Returns the reason of the resend, as a metric label.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Pairing { .. } => "pairing",
+            Self::ResultsReplaced | Self::ThinkingDropped => "binding",
+            Self::ThinkingRemoved => "foreign",
+            Self::ValuesFilled => "continuity",
+            Self::DeadResponse => "dead_response",
+            Self::WithoutRules => "rule",
+            Self::WithoutPosted => "posted",
+        }
+    }
+}
+
+/// The end of a resend whose refusal did not say what to change.
+pub(super) enum Trial {
+    /// The server demands the rules no longer if it accepts the body. The proposal is the body that follows them.
+    Rules(Box<Proposal>),
+    /// The results are withheld if the provider accepts the body without them.
+    Posted(LeftOutResults),
+}
+
+/// Posted results that a resend leaves out.
+pub(super) struct LeftOutResults {
+    /// Calls of the results.
+    pub(super) calls: Vec<RecordName>,
+    /// The late text that is left out. `None` if there is none.
+    pub(super) text: Option<LastText>,
+}
+
+impl LeftOutResults {
+    /// Returns the number of results in the late text.
+    pub(super) fn text_calls(&self) -> usize {
+        self.text.as_ref().map_or(0, |text| text.appended.calls.len())
+    }
+
+    /// Withholds the results, since the provider has accepted the body without them.
+    pub(super) fn withhold(self, path: &DataPath, caller: Caller, body: &mut OutgoingBody) {
+        if let Some(text) = self.text {
+            // The accepted body does not contain the text, so that the end of the request must not accept it.
+            if let Some(pins) = body.pins.as_mut() {
+                pins.last_text = None;
+            }
+            path.recall.remove_text(caller, text.anchor);
+        }
+        path.late.note_withheld(caller, self.calls);
+    }
+}
+
+impl Trial {
+    /// Returns the number of results at the end of messages that the body of the trial lacks.
+    pub(super) fn left_out_texts(&self) -> usize {
+        match self {
+            Self::Rules(_) => 0,
+            Self::Posted(left_out) => left_out.text_calls(),
+        }
+    }
+}
+
+impl Proposal {
+    /// Creates a resend without a late text.
+    pub(super) fn new(
+        body: Segments,
+        report: RepairReport,
+        step: ResendStep,
+        answers: CallAnswers,
+        facts: Vec<KeyedFact>,
+    ) -> Self {
+        Self {
+            body,
+            needs_binding_beta: report.actions.contains_key(&Action::Unbind),
+            report,
+            step,
+            answers,
+            late_text: None,
+            facts,
+            is_fallback: false,
+            trial: None,
+        }
+    }
+
+    /// Creates the resend of the body before all repairs.
+    pub(super) fn fallback(original: Segments) -> Self {
+        let (report, answers) = (RepairReport::default(), CallAnswers::default());
+        let step = ResendStep::Pairing { taught_rule: false };
+        Self {
+            is_fallback: true,
+            ..Self::new(original, report, step, answers, Vec::new())
+        }
+    }
+}

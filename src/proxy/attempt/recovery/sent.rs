@@ -1,0 +1,168 @@
+//! The history of a request that was sent, and what its resends have changed so far.
+
+use bytes::Bytes;
+
+use super::{
+    base::{RecoveryContext, ResendBase},
+    proposal::{Proposal, ResendStep},
+};
+use crate::proxy::{
+    continuity::ContinuityPlan,
+    data_path::DataPath,
+    request::{OutgoingBody, SentBody},
+};
+use crate::{
+    provider::{Route, ServerHash},
+    recall::{FactKey, KeyedFact, ShapeVerdict},
+    repair::{DisputedShape, LearnedRules, Paired},
+    splice::Segments,
+};
+
+/// The history of a request that was sent, with the changes of its resends.
+pub(in crate::proxy::attempt) struct SentHistory {
+    pub(super) base: ResendBase,
+    /// `true` if its last place for late results has some.
+    pub(super) ends_with_late: bool,
+    /// `true` if a placeholder may override a result that the client has added in place since.
+    pub(super) may_override: bool,
+    /// The body of the last send.
+    pub(super) last_sent: Segments,
+    /// Disputed shapes of the conversation, as the client wrote it.
+    shapes: Vec<(DisputedShape, FactKey)>,
+    /// The changes of the resends, in their order.
+    pub(super) steps: Vec<ResendStep>,
+}
+
+/// The exchange, as a recovery sees it.
+pub(super) struct Sent<'s> {
+    pub(super) path: &'s DataPath,
+    pub(super) route: &'s Route<'s>,
+    /// `true` if the lane has left another profile.
+    pub(super) profile_left: bool,
+    pub(super) history: &'s mut SentHistory,
+    pub(super) body: &'s mut OutgoingBody,
+    /// Values that the provider wants back, once they were looked up.
+    pub(super) carried: Option<ContinuityPlan>,
+}
+
+impl<'s> Sent<'s> {
+    /// Returns what a plan depends on besides the body.
+    pub(super) fn context(&self) -> RecoveryContext<'s> {
+        RecoveryContext {
+            path: self.path,
+            policy: &self.path.settings.policy,
+        }
+    }
+}
+
+impl SentHistory {
+    /// Creates the history of a request that was sent to `server`.
+    pub(in crate::proxy::attempt) fn new(sent: SentBody, server: ServerHash) -> Self {
+        Self {
+            ends_with_late: sent.ends_with_late,
+            may_override: true,
+            last_sent: sent.body.clone(),
+            shapes: sent.shapes.clone(),
+            steps: Vec::new(),
+            base: ResendBase::new(sent, server),
+        }
+    }
+
+    /// Returns `true` if these bytes were sent last. The provider would refuse them again.
+    pub(super) fn was_sent(&self, body: &Segments) -> bool {
+        self.last_sent.len() == body.len() && self.last_sent.to_vec() == body.to_vec()
+    }
+
+    /// Returns the size of the body that resends are planned from.
+    pub(in crate::proxy::attempt) const fn body_len(&self) -> usize {
+        self.base.body.len()
+    }
+
+    /// Returns the memory that the plan of a resend takes: for reading the body, and for a copy of it.
+    pub(in crate::proxy::attempt) const fn resend_bytes(&self) -> usize {
+        self.base.reading_bytes.saturating_add(self.base.body.len())
+    }
+
+    /// Returns `true` if a resend has made this change.
+    pub(super) fn has_made(&self, step: ResendStep) -> bool {
+        self.steps.contains(&step)
+    }
+
+    /// Returns `true` if a resend because of bound thinking has made this change to the present body.
+    pub(super) fn has_unbound(&self, step: ResendStep) -> bool {
+        let starts_over = |step: &&ResendStep| {
+            matches!(
+                step,
+                ResendStep::ValuesFilled | ResendStep::DeadResponse | ResendStep::WithoutPosted
+            )
+        };
+        let of_body = self.steps.iter().rev().take_while(|step| !starts_over(step));
+        of_body.into_iter().any(|made| *made == step)
+    }
+
+    /// Returns `true` if a resend because of bound thinking may have moved results of the present body.
+    pub(super) fn is_unbound(&self) -> bool {
+        self.has_unbound(ResendStep::ResultsReplaced) || self.has_unbound(ResendStep::ThinkingDropped)
+    }
+
+    /// Returns the resend of the body with a change that is no matter of pairing. `None` if that fails.
+    pub(super) fn resend_changed(
+        &mut self,
+        context: RecoveryContext<'_>,
+        step: ResendStep,
+        change: impl FnOnce(&Paired<'_>, &Bytes) -> Option<Bytes>,
+    ) -> Option<Proposal> {
+        // A recovery from bound thinking may have moved results: this change would undo that.
+        if self.is_unbound() {
+            return None;
+        }
+        let changed = change(&self.base.pair(context)?, &self.base.body)?;
+        self.resend_as(changed, context, step)
+    }
+
+    /// Plans another body in place of the present one. `None` if that fails.
+    pub(super) fn resend_as(
+        &mut self,
+        body: Bytes,
+        context: RecoveryContext<'_>,
+        step: ResendStep,
+    ) -> Option<Proposal> {
+        self.base.replace(body);
+        Some(self.base.plan_body(context)?.into_proposal(step))
+    }
+
+    /// Starts over with every result of the client in its place.
+    pub(super) fn forbid_overrides(&mut self) {
+        self.may_override = false;
+        self.base.restore();
+    }
+
+    /// Stores the shape in which the provider has accepted the conversation. Call it after a success.
+    pub(in crate::proxy::attempt) fn settle_shapes(&self, path: &DataPath) {
+        for (shape, key) in &self.shapes {
+            // With a rule against it the body was sent in another shape.
+            let verdict = if self.base.learned.forbids(*shape) {
+                ShapeVerdict::Changed
+            } else {
+                ShapeVerdict::Accepted
+            };
+            if path.facts.note_shape(*key, verdict) {
+                path.recall
+                    .store_shape_verdict(self.base.fact_scope().caller, *key, verdict);
+            }
+        }
+    }
+
+    /// Returns the fact that the learned rules no longer hold: the server has accepted the body without them.
+    pub(super) fn retract_rules(&mut self) -> KeyedFact {
+        self.base.learned = LearnedRules::NONE;
+        self.base.retracted_rules()
+    }
+
+    /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.
+    pub(in crate::proxy::attempt) fn settle_thinking(&self, path: &DataPath) {
+        let base = &self.base;
+        base.removed_thinking
+            .settle_thinking(path, base.fact_scope(), base.lookup.last_thinking);
+    }
+}
