@@ -6,7 +6,7 @@
 use crate::support::{
     app::post_with,
     pool::{BROKEN, MESSAGES, ask, body, does, failures, fine, reached, strangers, untouched, world},
-    still::{Step, World, json, say, sse},
+    still::{Step, World, events::anthropic, json, say, sse},
 };
 
 /// Texts of each kind, which no repair of the request below answers.
@@ -83,15 +83,32 @@ async fn a_refusal_at_the_begin_of_a_stream_is_repaired_like_any_other() {
             r#"{{"model":"m","stream":true,"max_tokens":16,"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":[{thinking}{{"type":"text","text":"done"}}]}},{{"role":"user","content":"on"}}]}}"#
         )
     };
-    let begin = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"content\":[]}}\n\n";
+    let whole = [
+        anthropic::start(),
+        anthropic::text_start(0),
+        anthropic::text(0, "yes"),
+        anthropic::stop(0),
+        anthropic::end("end_turn"),
+    ];
+    let whole = whole.concat();
     world.otherwise(move |request| {
-        let first = if request.text().contains("signature") { refusal } else { begin };
+        let first = if request.text().contains("signature") {
+            refusal
+        } else {
+            &whole
+        };
         vec![sse(), say(first), Step::End]
     });
     let answer = world.ask(post_with(MESSAGES, &[], history(thinking).as_bytes())).await;
-    assert_eq!((answer.status(), answer.header("x-antiphon-attempts")), (200, Some("2")), "{}", answer.text());
+    assert_eq!(
+        (answer.status(), answer.header("x-antiphon-attempts")),
+        (200, Some("2")),
+        "{}",
+        answer.text()
+    );
     assert!(answer.text().starts_with("event: message_start"), "{}", answer.text());
-    let sent: Vec<String> = world.requests().iter().map(|request| request.message.text()).collect();
+    let requests = world.requests();
+    let sent: Vec<&str> = requests.iter().map(|request| request.message.text()).collect();
     assert_eq!(sent, [history(thinking), history("")]);
     assert_eq!((counted(&world, "client"), counted(&world, "provider")), (0, 0));
 }
