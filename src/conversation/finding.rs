@@ -43,7 +43,7 @@ pub enum FindingKind {
     Field,
     /// Reasoning, a signature or a container that an answer carried, and that the client has dropped.
     LostContinuity,
-    /// Thinking with a signature that cannot be the provider's.
+    /// Thinking with a signature that cannot be the provider's, or without one.
     ForeignThinking,
     /// A response that the body continues from, that its provider has lost, and whose items the body contains.
     DeadResponse,

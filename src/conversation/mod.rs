@@ -46,7 +46,7 @@ pub struct Conversation<'a> {
     pub parts: Vec<Part<'a>>,
     /// Fields with values that the provider rejects, in document order of their messages.
     pub flaws: Vec<Flaw>,
-    /// Thinking with a signature that cannot be the provider's, in document order.
+    /// Thinking with a signature that cannot be the provider's, or without one, in document order.
     pub foreign_thinking: Vec<PartId>,
     /// Thinking that the repair removes, in document order. Everything is judged as if it were not in the body.
     pub removed_thinking: Vec<PartId>,

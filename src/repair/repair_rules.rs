@@ -194,7 +194,11 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         &[Standard, Bedrock],
         ForeignThinking,
         &[Drop, Fix],
-        &[Refusal("openclaw/openclaw#91205, can1357/oh-my-pi#6379 (2026-06)")],
+        &[
+            Refusal("openclaw/openclaw#91205, can1357/oh-my-pi#6379 (2026-06)"),
+            Refusal("no signature: Wei-Shaw/sub2api#1350 (2026-03), justlovemaki/AIClient2API#437 (2026-04)"),
+            Refusal("no signature, Vertex: lbjlaq/Antigravity-Manager#1650 (2026-02)"),
+        ],
     ),
     rule(
         Anthropic,

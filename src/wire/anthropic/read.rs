@@ -210,8 +210,10 @@ struct AnthropicBlock<'a> {
     input: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
-    /// The `signature` of thinking, or the `data` of redacted thinking.
+    /// The `signature` of thinking.
     signature: Option<Span>,
+    /// The `data` of redacted thinking.
+    data: Option<Span>,
     failed: bool,
     called_by_code: bool,
 }
@@ -226,7 +228,8 @@ impl<'a> AnthropicBlock<'a> {
             b"input" => self.input = Some(cursor.skip_value()?),
             b"text" => self.text = Some(cursor.skip_value()?),
             b"content" => self.content = Some(cursor.skip_value()?),
-            b"signature" | b"data" => self.signature = Some(cursor.skip_value()?),
+            b"signature" => self.signature = Some(cursor.skip_value()?),
+            b"data" => self.data = Some(cursor.skip_value()?),
             b"is_error" => self.failed = json.bytes(cursor.skip_value()?) == b"true",
             b"caller" => self.called_by_code = is_code(json, cursor.skip_value()?),
             _ => drop(cursor.skip_value()?),
@@ -262,13 +265,16 @@ impl<'a> AnthropicBlock<'a> {
         }
     }
 
-    /// Returns `true` if the block is thinking with a signature that cannot be Anthropic's.
+    /// Returns `true` if the block is thinking with a signature that cannot be Anthropic's, or without one.
     fn is_foreign_thinking(&self, json: Json<'_>) -> bool {
+        let is_foreign = |signature| signatures::cannot_be_anthropics(json, signature);
         // Only thinking pays for the look at its signature.
-        matches!(self.kind.as_ref(), b"thinking" | b"redacted_thinking")
-            && self
-                .signature
-                .is_some_and(|signature| signatures::cannot_be_anthropics(json, signature))
+        match self.kind.as_ref() {
+            // `messages.1.content.0.thinking.signature: Field required` (Wei-Shaw/sub2api#1350, 2026-03).
+            b"thinking" => self.signature.is_none_or(is_foreign),
+            b"redacted_thinking" => self.data.is_some_and(is_foreign),
+            _ => false,
+        }
     }
 
     /// Returns the flaw of the block, if it has one.
