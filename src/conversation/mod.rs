@@ -383,26 +383,27 @@ pub struct Flaw {
 pub struct CallFault {
     /// The fault of its input or arguments. `None` if the provider accepts them.
     pub input: Option<InputFault>,
-    /// `true` if the name breaks the provider's pattern.
-    pub has_bad_name: bool,
+    /// The fault of its name. `None` if the provider accepts it.
+    pub name: Option<NameFault>,
 }
 
 impl CallFault {
     const BAD_NAME: &str = "bad_name";
 
-    /// Returns the fault of a call whose input is `input`. `None` if both are accepted.
-    pub fn new(input: Option<InputFault>, has_bad_name: bool) -> Option<Self> {
-        (input.is_some() || has_bad_name).then_some(Self { input, has_bad_name })
+    /// Returns the fault of a call with these faults. `None` if there are none.
+    pub fn new(input: Option<InputFault>, name: Option<NameFault>) -> Option<Self> {
+        (input.is_some() || name.is_some()).then_some(Self { input, name })
     }
 
     const fn code(self) -> &'static str {
-        match self.input {
-            Some(InputFault::Empty) => "input_empty",
-            Some(InputFault::Text) => "input_text",
-            Some(InputFault::NotJson) => "input_not_json",
-            Some(InputFault::NotObject) => "input_not_object",
-            Some(InputFault::NotText) => "input_not_text",
-            None => Self::BAD_NAME,
+        match (self.input, self.name) {
+            (Some(InputFault::Empty), _) => "input_empty",
+            (Some(InputFault::Text), _) => "input_text",
+            (Some(InputFault::NotJson), _) => "input_not_json",
+            (Some(InputFault::NotObject), _) => "input_not_object",
+            (Some(InputFault::NotText), _) => "input_not_text",
+            (None, Some(NameFault::Missing)) => "no_name",
+            (None, _) => Self::BAD_NAME,
         }
     }
 }
@@ -420,6 +421,17 @@ pub enum InputFault {
     NotObject,
     /// An object. A string that contains it is required.
     NotText,
+}
+
+/// The fault of a call's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFault {
+    /// Missing, or null. No provider accepts that.
+    Missing,
+    /// An empty text.
+    Empty,
+    /// A text that breaks the provider's pattern.
+    Illegal,
 }
 
 /// The fault of a field.

@@ -90,6 +90,8 @@ pub enum WordsPlace {
 pub enum CallRule {
     /// The type of the input, where the format requires an object.
     InputType,
+    /// Also that the name is not empty.
+    InputTypeAndSomeName,
     /// Also the characters of the name.
     InputTypeAndName,
     /// The whole input must be a JSON object, as a value or as text, and the name must be legal for every provider.

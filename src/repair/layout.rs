@@ -182,12 +182,13 @@ impl<'c> Layout<'c> {
     fn new_name(&self, span: Span, flaw: FlawKind) -> Option<String> {
         let format = self.wire.format;
         let name = match flaw {
-            FlawKind::Call(CallFault { has_bad_name: true, .. }) => wire::judged_name(format, self.json, span),
-            FlawKind::ResultName => wire::bad_result_name(format, self.json, span),
-            _ => None,
+            FlawKind::Call(CallFault { name: Some(_), .. }) => wire::judged_name(format, self.json, span),
+            FlawKind::ResultName => Some(wire::bad_result_name(format, self.json, span)?),
+            _ => return None,
         };
-        // A function of the old name alone, so a call and its result stay alike.
-        Some(legal_name(&self.json.decode_string(name?)))
+        // A function of the old name alone, so a call and its result stay alike. A missing one counts as empty.
+        let old = name.map(|name| self.json.decode_string(name)).unwrap_or_default();
+        Some(legal_name(&old))
     }
 
     /// Returns the part of the call that the result at `part` answers.

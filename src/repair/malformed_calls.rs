@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{
     conversation::{
-        CallFault, CallRowId, Conversation, Flaw, FlawKind, PartId, PartKind,
+        CallRowId, Conversation, Flaw, FlawKind, NameFault, PartId, PartKind,
         pairing::{Pairing, ResultRole},
         rules::{CallRule, PairingRules},
     },
@@ -36,16 +36,21 @@ pub(super) fn select_malformed_calls(
     if rules.calls == CallRule::Strict {
         add_strict_faults(conversation, pairing, format, json);
     }
-    let accepts_names = rules.calls == CallRule::InputType;
     // Most histories have no such name, and then the tools are not read.
     work::count(pairing.flaws.len());
-    if pairing.flaws.iter().any(|(flaw, _)| concerns_name(flaw.kind)) {
+    if pairing.flaws.iter().any(|(flaw, _)| name_fault(flaw.kind).is_some()) {
         let declared: HashSet<Vec<u8>> = wire::declared_names(json).into_iter().collect();
         pairing.flaws.retain_mut(|(flaw, _)| {
             work::count(1);
-            let name = flaw.part.and_then(|part| name_of(conversation, format, json, part));
-            // The provider judges declared names first. Renaming one would make the model call an unknown tool.
-            let stays = accepts_names || name.is_some_and(|name| declared.contains(&name));
+            let stays = match name_fault(flaw.kind) {
+                None | Some(NameFault::Missing) => false,
+                Some(NameFault::Empty) => rules.calls < CallRule::InputTypeAndSomeName,
+                Some(NameFault::Illegal) => {
+                    let name = || flaw.part.and_then(|part| name_of(conversation, format, json, part));
+                    // The provider judges declared names first. Renaming one would make the model call an unknown tool.
+                    rules.calls < CallRule::InputTypeAndName || name().is_some_and(|name| declared.contains(&name))
+                }
+            };
             !stays || clear_name_fault(&mut flaw.kind)
         });
     }
@@ -81,18 +86,20 @@ fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, for
     }
 }
 
-const fn concerns_name(kind: FlawKind) -> bool {
-    matches!(
-        kind,
-        FlawKind::ResultName | FlawKind::Call(CallFault { has_bad_name: true, .. })
-    )
+/// Returns the fault of the name in a call or result. `None` if it is accepted.
+const fn name_fault(kind: FlawKind) -> Option<NameFault> {
+    match kind {
+        FlawKind::ResultName => Some(NameFault::Illegal),
+        FlawKind::Call(fault) => fault.name,
+        _ => None,
+    }
 }
 
 /// Removes the fault of the name. Returns `true` if another fault is left.
 fn clear_name_fault(kind: &mut FlawKind) -> bool {
     match kind {
         FlawKind::Call(fault) => {
-            fault.has_bad_name = false;
+            fault.name = None;
             fault.input.is_some()
         }
         kind => *kind != FlawKind::ResultName,

@@ -303,7 +303,31 @@ pub const REPAIR_RULES: &[RepairRule] = &[
             Refusal("run-llama/llama_index#17921 (2025-02)"),
             Code("deepseek-recipe 0.2.0"),
         ],
-    ),
+    )
+    .of(Details::Only(&["empty_message", "empty_calls"])),
+    rule(
+        OpenAiChat,
+        EVERY,
+        MalformedCall,
+        &[Fix],
+        &[
+            XAI,
+            Document("OpenAI, API reference (2026-11): `name` is required"),
+            Code("deepseek-recipe 0.2.0, mistral-common 1.13.1"),
+        ],
+    )
+    .of(Details::Only(&["no_name"])),
+    rule(
+        OpenAiChat,
+        &[Standard, Mistral],
+        MalformedCall,
+        &[Fix],
+        &[
+            Refusal("an empty name: continuedev/continue#5091 (2025-04), #9784 (2026-01)"),
+            Code("mistral-common 1.13.1"),
+        ],
+    )
+    .of(Details::Only(&["bad_name"])),
     rule(
         OpenAiChat,
         &[MiniMax],
@@ -430,7 +454,39 @@ pub const REPAIR_RULES: &[RepairRule] = &[
             Refusal("item ids: github/copilot-cli#3560, vercel/ai#13307 (2026)"),
             Code("kinds of outputs: openai/codex, normalize.rs (2026-11)"),
         ],
-    ),
+    )
+    .of(Details::Only(&["repeated_item_id", "result_kind"])),
+    rule(
+        OpenAiResponses,
+        EVERY,
+        MalformedCall,
+        &[Fix],
+        &[
+            Refusal("farion1231/cc-switch#3532 (2026-06)"),
+            Code("deepseek-recipe 0.2.0"),
+        ],
+    )
+    .of(Details::Only(&["no_name"])),
+    rule(
+        OpenAiResponses,
+        &[Standard],
+        MalformedCall,
+        &[Fix],
+        &[Refusal("an empty name: farion1231/cc-switch#4578 (2026-06)")],
+    )
+    .of(Details::Only(&["bad_name"])),
+    // The arguments of a search.
+    rule(
+        OpenAiResponses,
+        EVERY,
+        MalformedCall,
+        &[Fix],
+        &[
+            Refusal("farion1231/cc-switch#5062 (2026-07), torad-labs/splice#50 (2026-07)"),
+            Code("deepseek-recipe 0.2.0"),
+        ],
+    )
+    .of(Details::Only(&["input_text"])),
     // Gemini.
     rule(
         Gemini,

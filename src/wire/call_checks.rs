@@ -1,11 +1,11 @@
 //! Checks of a call's input and name that the readers make in passing.
 
 use crate::{
-    conversation::{InputFault, rules::is_word},
+    conversation::{InputFault, NameFault, rules::is_word},
     splice::Span,
     wire::{
-        Format,
-        json::{Json, JsonKind},
+        Format, Unreadable,
+        json::{Cursor, Json, JsonKind},
     },
     work,
 };
@@ -25,18 +25,34 @@ pub(crate) fn object_fault(json: Json<'_>, input: Option<Span>) -> Option<InputF
     }
 }
 
-/// Returns `true` if a tool's name at `name` has a character that providers reject, or none at all.
+/// Passes the name of a call, and returns its fault if there is no text in it.
+pub(crate) fn read_name_fault(cursor: &mut Cursor<'_>) -> Result<Option<NameFault>, Unreadable> {
+    let kind = cursor.peek_kind();
+    let name = cursor.skip_bytes()?;
+    Ok(match kind {
+        JsonKind::Null => Some(NameFault::Missing),
+        JsonKind::String => (name == br#""""#).then_some(NameFault::Empty),
+        // The provider decides about a name that is no text.
+        JsonKind::Object | JsonKind::Array | JsonKind::Other => None,
+    })
+}
+
+/// Returns the fault of a tool's name at `name`: no characters, or one that providers reject. `None` if it is no text.
 ///
 /// `OpenAI` and Anthropic: `^[a-zA-Z0-9_-]+$`, in the error texts of both. Gemini also takes dots and colons
 /// (`FunctionDeclaration`, 2026-11).
-pub(crate) fn has_illegal_character(format: Format, json: Json<'_>, name: Span) -> bool {
+pub(crate) fn character_fault(format: Format, json: Json<'_>, name: Span) -> Option<NameFault> {
     let is_legal = |byte: &u8| is_word(*byte) || (format == Format::Gemini && matches!(byte, b'.' | b':'));
     let inside = json.bytes(json.string_inside(name));
     work::count(inside.len());
     // Nearly all names are legal as they are written, and need no decoding.
     let is_plain = !inside.is_empty() && inside.iter().all(is_legal);
-    json.kind(name) == JsonKind::String && !is_plain && {
-        let decoded = json.decode_string(name);
-        decoded.is_empty() || !decoded.iter().all(is_legal)
+    if json.kind(name) != JsonKind::String || is_plain {
+        return None;
     }
+    let decoded = json.decode_string(name);
+    if decoded.is_empty() {
+        return Some(NameFault::Empty);
+    }
+    (!decoded.iter().all(is_legal)).then_some(NameFault::Illegal)
 }

@@ -5,11 +5,11 @@
 use serde::de::IgnoredAny;
 
 use crate::{
-    conversation::{CallFault, InputFault},
+    conversation::{CallFault, InputFault, NameFault, Text},
     splice::{Edit, Piece, Span},
     wire::{
         Format,
-        call_checks::{has_illegal_character, object_fault},
+        call_checks::{character_fault, object_fault},
         gemini,
         json::{self, Json, JsonKind, is_blank, is_object, quote_string},
     },
@@ -38,30 +38,30 @@ struct JudgedCall {
     form: InputForm,
     /// `true` if the input may be missing or null.
     is_optional: bool,
+    /// `true` if the provider refuses it without a name.
+    needs_name: bool,
 }
 
 impl JudgedCall {
     /// Locates the judged members of the call at `call`. `None` if its input is free text, or of another kind.
     fn locate(format: Format, json: Json<'_>, call: Span) -> Option<Self> {
-        let (owner, key) = match format {
-            Format::Anthropic => (call, "input"),
+        let (owner, key, form) = match format {
+            Format::Anthropic => (call, "input", InputForm::Object),
             // The input of a custom tool is free text.
-            Format::OpenAiChat => (json.member(call, "function")?, "arguments"),
-            Format::OpenAiResponses => {
-                let is_function = *json.member_text(call, "type") == *b"function_call";
-                (is_function.then_some(call)?, "arguments")
-            }
-            Format::Gemini => (gemini::write::call_in_part(json, call)?, "args"),
-        };
-        let form = match format {
-            Format::Anthropic | Format::Gemini => InputForm::Object,
-            Format::OpenAiChat | Format::OpenAiResponses => InputForm::Text,
+            Format::OpenAiChat => (json.member(call, "function")?, "arguments", InputForm::Text),
+            Format::OpenAiResponses => match json.member_text(call, "type").as_ref() {
+                b"function_call" => (call, "arguments", InputForm::Text),
+                b"tool_search_call" => (call, "arguments", InputForm::Object),
+                _ => return None,
+            },
+            Format::Gemini => (gemini::write::call_in_part(json, call)?, "args", InputForm::Object),
         };
         (json.kind(owner) == JsonKind::Object).then_some(Self {
             owner,
             key,
             form,
             is_optional: format == Format::Gemini,
+            needs_name: form == InputForm::Text,
         })
     }
 
@@ -73,6 +73,14 @@ impl JudgedCall {
         };
         let is_absent = input.is_none_or(|input| json.kind(input) == JsonKind::Null);
         fault.filter(|_| !(self.is_optional && is_absent))
+    }
+
+    fn name_fault(&self, format: Format, json: Json<'_>) -> Option<NameFault> {
+        let name = json.member(self.owner, "name");
+        match name.filter(|name| json.kind(*name) != JsonKind::Null) {
+            Some(name) => text_name_fault(format, json, name),
+            None => self.needs_name.then_some(NameFault::Missing),
+        }
     }
 }
 
@@ -100,25 +108,21 @@ fn text_fault(json: Json<'_>, input: Option<Span>) -> Option<InputFault> {
 /// Returns the fault of the call at `call`, by the rules of the strictest servers. `None` if it has none.
 pub(crate) fn find_call_fault(format: Format, json: Json<'_>, call: Span) -> Option<CallFault> {
     let judged = JudgedCall::locate(format, json, call)?;
-    let name = json.member(judged.owner, "name");
-    CallFault::new(
-        judged.input_fault(json),
-        name.is_some_and(|name| is_bad_name(format, json, name)),
-    )
+    CallFault::new(judged.input_fault(json), judged.name_fault(format, json))
 }
 
 /// Returns the name in the result at `result` if it breaks the pattern. `None` if it is legal, or there is none.
 pub(crate) fn bad_result_name(format: Format, json: Json<'_>, result: Span) -> Option<Span> {
     let name = json.member(name_owner_of_result(format, json, result)?, "name")?;
-    is_bad_name(format, json, name).then_some(name)
+    text_name_fault(format, json, name).map(|_| name)
 }
 
-/// Returns the name of the call at `call`, as its JSON string.
+/// Returns the name of the call at `call`, as its JSON string. `None` if it has none.
 pub(crate) fn judged_name(format: Format, json: Json<'_>, call: Span) -> Option<Span> {
     json.member(JudgedCall::locate(format, json, call)?.owner, "name")
 }
 
-/// Returns the names that the request declares under `tools`, decoded.
+/// Returns the names that the request declares under `tools`, decoded. A tool of the provider may have none.
 pub(crate) fn declared_names(json: Json<'_>) -> Vec<Vec<u8>> {
     let tools = json.root_span().ok().and_then(|root| json.member(root, "tools"));
     let mut names = Vec::new();
@@ -132,18 +136,18 @@ pub(crate) fn declared_names(json: Json<'_>) -> Vec<Vec<u8>> {
             Some(list) => json.elements(list),
             None => vec![nested.unwrap_or(tool)],
         };
-        names.extend(
-            declarations
-                .into_iter()
-                .map(|declared| json.member_text(declared, "name").into_owned()),
-        );
+        let declared = declarations
+            .into_iter()
+            .map(|declared| json.member_text(declared, "name"));
+        names.extend(declared.filter(|name| !name.is_empty()).map(Text::into_owned));
     }
     names
 }
 
-fn is_bad_name(format: Format, json: Json<'_>, name: Span) -> bool {
-    json.kind(name) == JsonKind::String
-        && (has_illegal_character(format, json, name) || json.decode_string(name).len() > NAME_BYTES_MAX)
+/// Returns the fault of the name at `name`. `None` if it is legal, or no text.
+fn text_name_fault(format: Format, json: Json<'_>, name: Span) -> Option<NameFault> {
+    character_fault(format, json, name)
+        .or_else(|| (json.decode_string(name).len() > NAME_BYTES_MAX).then_some(NameFault::Illegal))
 }
 
 fn name_owner_of_result(format: Format, json: Json<'_>, result: Span) -> Option<Span> {

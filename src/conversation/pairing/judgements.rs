@@ -221,8 +221,19 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
         // The model wrote the blank text of a turn with thinking, and the signature covers it.
         let models_own = thinks && flaw.kind == FlawKind::BlankText;
         if !hidden && !models_own {
-            walk.pairing.flaws.push((*flaw, !thinks));
+            let is_fixable = !thinks || is_always_refused(flaw.kind, walk.rules.place);
+            walk.pairing.flaws.push((*flaw, is_fixable));
         }
+    }
+}
+
+/// Returns `true` for a flaw that the provider has never accepted, so that no thinking can be bound to it.
+///
+/// Anthropic's thinking is bound to what stands before it. Its flaws are left in a turn with thinking, until a refusal.
+const fn is_always_refused(kind: FlawKind, place: ResultPlace) -> bool {
+    match kind {
+        FlawKind::Call(_) => place.is_items(),
+        _ => false,
     }
 }
 

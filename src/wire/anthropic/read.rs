@@ -8,7 +8,7 @@ use crate::{
     splice::Span,
     wire::{
         Format, Unreadable, body_fields,
-        call_checks::{has_illegal_character, object_fault},
+        call_checks::{character_fault, object_fault},
         json::{Cursor, Json, JsonKind, is_blank},
         plain_text,
         read_steps::{push_flaw, push_message, push_part, role_of},
@@ -281,9 +281,10 @@ impl<'a> AnthropicBlock<'a> {
     fn find_flaw(&self, json: Json<'_>) -> Option<FlawKind> {
         match self.kind.as_ref() {
             b"tool_use" => {
-                let is_bad = |name| has_illegal_character(Format::Anthropic, json, name);
-                let fault = CallFault::new(object_fault(json, self.input), self.name.is_some_and(is_bad));
-                fault.map(FlawKind::Call)
+                let name = self
+                    .name
+                    .and_then(|name| character_fault(Format::Anthropic, json, name));
+                CallFault::new(object_fault(json, self.input), name).map(FlawKind::Call)
             }
             b"text" => {
                 let blank = |text: &Span| json.kind(*text) == JsonKind::String && is_blank(json.bytes(*text));

@@ -102,7 +102,7 @@ impl<'a> GeminiReader<'a> {
             JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
             _ => cursor.skip_value()?,
         };
-        if let Some(fault) = fields.call.as_ref().and_then(|call| CallFault::new(call.input, false)) {
+        if let Some(fault) = fields.call.as_ref().and_then(|call| CallFault::new(call.input, None)) {
             let part = PartId::new(self.conversation.parts.len());
             push_flaw(&mut self.conversation, Some(part), FlawKind::Call(fault));
         }

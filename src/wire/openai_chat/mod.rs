@@ -34,9 +34,12 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
             Dialect::Mistral => WordsPlace::NotAfterResults,
             _ => WordsPlace::Anywhere,
         },
-        // `invalid function arguments json string, tool_call_id: … (2013)` (earendil-works/pi#5468, 2026-06).
         calls: match dialect {
+            // `invalid function arguments json string, tool_call_id: … (2013)` (earendil-works/pi#5468, 2026-06).
             Dialect::MiniMax => CallRule::Strict,
+            // `Invalid 'messages[2].tool_calls[0].function.name': empty string.` (continuedev/continue#9784, 2026-01),
+            // and mistral-common 1.13.1. DeepSeek's own converter (deepseek-recipe 0.2.0) takes an empty name.
+            Dialect::Standard | Dialect::Mistral => CallRule::InputTypeAndSomeName,
             // OpenAI documents arguments as an opaque string, and most other servers accept any.
             _ => CallRule::InputType,
         },

@@ -1,10 +1,13 @@
 //! The reader of Chat Completions bodies.
 
 use crate::{
-    conversation::{Call, CallDetails, CallResult, Content, Conversation, FlawKind, PartKind, Role, Text},
+    conversation::{
+        Call, CallDetails, CallFault, CallResult, Content, Conversation, FlawKind, NameFault, PartId, PartKind, Role,
+        Text,
+    },
     splice::Span,
     wire::{
-        Unreadable, body_fields,
+        Unreadable, body_fields, call_checks,
         json::{Cursor, Json, JsonKind},
         plain_text,
         read_steps::{self, push_flaw, push_message, push_part},
@@ -121,18 +124,39 @@ impl<'a> ChatReader<'a> {
     }
 
     fn read_call(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mut id = Text::default();
+        let (mut id, mut name_fault) = (Text::default(), None);
         let span = cursor.walk_object(|cursor, key| {
             match key {
                 b"id" => id = cursor.read_text()?,
+                b"function" => name_fault = read_function(cursor)?,
                 _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
+        if let Some(fault) = CallFault::new(None, name_fault) {
+            let part = PartId::new(self.conversation.parts.len());
+            push_flaw(&mut self.conversation, Some(part), FlawKind::Call(fault));
+        }
         let kind = PartKind::Call(Call { id, ..Call::default() });
         push_part(&mut self.conversation, span, kind);
         Ok(())
     }
+}
+
+/// Passes the function of a call, and returns the fault of a name without a text. `None` if there is no function.
+fn read_function(cursor: &mut Cursor<'_>) -> Result<Option<NameFault>, Unreadable> {
+    if cursor.peek_kind() != JsonKind::Object {
+        return cursor.skip_value().map(|_| None);
+    }
+    let mut fault = Some(NameFault::Missing);
+    cursor.walk_object(|cursor, key| {
+        match key {
+            b"name" => fault = call_checks::read_name_fault(cursor)?,
+            _ => drop(cursor.skip_value()?),
+        }
+        Ok(())
+    })?;
+    Ok(fault)
 }
 
 /// Locates the name and the input of an entry of `tool_calls`: `function {name, arguments}` or `custom {name, input}`.

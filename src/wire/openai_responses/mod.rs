@@ -39,6 +39,11 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
         open_end: false,
         words: WordsPlace::Anywhere,
         // OpenAI documents arguments as an opaque string.
-        calls: CallRule::InputType,
+        calls: match dialect {
+            // `Invalid 'input[1].name': empty string.` (farion1231/cc-switch#4578, 2026-06). DeepSeek's own converter takes
+            // an empty name.
+            Dialect::Standard => CallRule::InputTypeAndSomeName,
+            _ => CallRule::InputType,
+        },
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallFamily, CallResult, Content, Conversation, FlawKind, PartKind, Role, Text, WithoutResult,
+        Call, CallDetails, CallFamily, CallFault, CallResult, Content, Conversation, FlawKind, InputFault, NameFault,
+        PartId, PartKind, Role, Text, WithoutResult,
     },
     splice::Span,
     wire::{
-        Dialect, Unreadable, body_fields,
+        Dialect, Unreadable, body_fields, call_checks,
         interactions::InteractionMarks,
         json::{Cursor, Json, JsonKind},
         openai_responses::items::{DEEPSEEK_TYPES, PAIRED_SHELL_OUTPUT, call_kind, result_kind},
@@ -95,6 +96,10 @@ struct ResponsesItem<'a> {
     approval_request_id: Text<'a>,
     /// Set if `name` is a string.
     is_named: bool,
+    /// The fault of a `name` without a text.
+    name_fault: Option<NameFault>,
+    /// Set if `arguments` is a string.
+    has_text_arguments: bool,
     /// Set if `execution` is `server`.
     run_by_server: bool,
     called_by_code: bool,
@@ -150,15 +155,24 @@ impl<'a> ResponsesReader<'a> {
     }
 
     fn read_item(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mut item = ResponsesItem::default();
+        let mut item = ResponsesItem {
+            name_fault: Some(NameFault::Missing),
+            ..ResponsesItem::default()
+        };
         let json = self.json;
         let span = cursor.walk_object(|cursor, key| item.read_member(json, key, cursor))?;
         let first = self.conversation.parts.len();
         self.note_repeated_id(&item);
         self.marks
             .note_item(&item.kind, &item.role, item.call_id_kind.is_some());
+        let flaw = Self::find_flaw(&item);
         let (role, kind) = self.classify_item(item);
         if let Some(kind) = kind {
+            // A search by the provider itself is no call of the client's.
+            let is_judged = |flaw: &FlawKind| !flaw.is_malformed_call() || matches!(kind, PartKind::Call(_));
+            if let Some(flaw) = flaw.filter(is_judged) {
+                push_flaw(&mut self.conversation, Some(PartId::new(first)), flaw);
+            }
             push_part(&mut self.conversation, span, kind);
         }
         push_message(&mut self.conversation, span, role, Content::Opaque, first);
@@ -288,6 +302,20 @@ impl<'a> ResponsesReader<'a> {
         push_flaw(&mut self.conversation, None, FlawKind::RepeatedItemId);
     }
 
+    /// Returns the flaw of an item, if it has one that can be seen without its neighbours.
+    fn find_flaw(item: &ResponsesItem<'a>) -> Option<FlawKind> {
+        match item.kind.as_ref() {
+            // `Missing required parameter: 'input[1].name'.` (farion1231/cc-switch#3532, 2026-06).
+            b"function_call" => CallFault::new(None, item.name_fault).map(FlawKind::Call),
+            // `Invalid type for 'input[1].arguments': expected an object, but got a string instead.`
+            // (farion1231/cc-switch#5062, 2026-07).
+            b"tool_search_call" if item.has_text_arguments => {
+                CallFault::new(Some(InputFault::Text), None).map(FlawKind::Call)
+            }
+            _ => None,
+        }
+    }
+
     /// Marks all calls as legal without a result.
     fn allow_open_calls(&mut self) {
         // The results may come with a later request, and results here may answer calls of earlier ones.
@@ -321,6 +349,10 @@ impl<'a> ResponsesItem<'a> {
             b"approval_request_id" => self.approval_request_id = cursor.read_text()?,
             b"name" => {
                 self.is_named = cursor.peek_kind() == JsonKind::String;
+                self.name_fault = call_checks::read_name_fault(cursor)?;
+            }
+            b"arguments" => {
+                self.has_text_arguments = cursor.peek_kind() == JsonKind::String;
                 cursor.skip_value()?;
             }
             b"execution" => self.run_by_server = *cursor.read_text()? == *b"server",

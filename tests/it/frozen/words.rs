@@ -2,7 +2,7 @@
 
 use antiphon::{
     auth::{credential_source::SourceFailure, rotation::ProfileState},
-    conversation::{CallFault, FindingKind, FlawKind, InputFault},
+    conversation::{CallFault, FindingKind, FlawKind, InputFault, NameFault},
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
     policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},
@@ -65,16 +65,14 @@ pub(crate) const CLASSES: [Class; 36] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 13] = [
+const FLAWS: [FlawKind; 14] = [
     flaw_of_input(InputFault::Empty),
     flaw_of_input(InputFault::Text),
     flaw_of_input(InputFault::NotJson),
     flaw_of_input(InputFault::NotObject),
     flaw_of_input(InputFault::NotText),
-    FlawKind::Call(CallFault {
-        input: None,
-        has_bad_name: true,
-    }),
+    flaw_of_name(NameFault::Illegal),
+    flaw_of_name(NameFault::Missing),
     FlawKind::BlankText,
     FlawKind::EmptyMessage,
     FlawKind::ErrorWithoutContent,
@@ -87,7 +85,14 @@ const FLAWS: [FlawKind; 13] = [
 const fn flaw_of_input(fault: InputFault) -> FlawKind {
     FlawKind::Call(CallFault {
         input: Some(fault),
-        has_bad_name: false,
+        name: None,
+    })
+}
+
+const fn flaw_of_name(fault: NameFault) -> FlawKind {
+    FlawKind::Call(CallFault {
+        input: None,
+        name: Some(fault),
     })
 }
 
