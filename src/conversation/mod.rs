@@ -451,6 +451,8 @@ pub enum FlawKind {
     EmptyCalls,
     /// A result whose form belongs to another kind of call.
     ResultKind,
+    /// A result whose content is an object, or a list with an element that is no content part.
+    ResultContent,
     /// An item id that an earlier item has, or that the provider refused.
     RepeatedItemId,
     /// A model turn with calls that is split over several contents.
@@ -473,6 +475,7 @@ impl FlawKind {
             Self::ErrorWithoutContent => "error_without_content",
             Self::EmptyCalls => "empty_calls",
             Self::ResultKind => "result_kind",
+            Self::ResultContent => "result_content",
             Self::RepeatedItemId => "repeated_item_id",
             Self::SplitTurn => "split_turn",
         }

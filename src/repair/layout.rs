@@ -29,8 +29,8 @@ pub(super) struct Layout<'c> {
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) json: Json<'c>,
     wire: Wire,
-    /// Fields to fix, by part.
-    part_fixes: HashMap<PartId, FlawKind>,
+    /// Fields to fix, by part. A result may have two: its content and its name.
+    part_fixes: HashMap<PartId, Vec<FlawKind>>,
     /// Fields to fix, by message.
     pub(super) message_fixes: HashMap<usize, FlawKind>,
     /// For each unit: the turn with its insert point there.
@@ -67,9 +67,9 @@ impl<'c> Layout<'c> {
         for flaw in &plan.fixes {
             work::count(1);
             match flaw.part {
-                Some(part) => layout.part_fixes.insert(part, flaw.kind),
-                None => layout.message_fixes.insert(flaw.message, flaw.kind),
-            };
+                Some(part) => layout.part_fixes.entry(part).or_default().push(flaw.kind),
+                None => drop(layout.message_fixes.insert(flaw.message, flaw.kind)),
+            }
         }
         for (index, turn) in pairing.turns.iter().enumerate() {
             work::count(1);
@@ -147,7 +147,8 @@ impl<'c> Layout<'c> {
         if self.plan.unsigned.contains(&part) {
             edits.extend(wire::remove_gemini_signature(self.json, span));
         }
-        if let Some(flaw) = self.part_fixes.get(&part) {
+        for flaw in self.part_fixes.get(&part).into_iter().flatten() {
+            work::count(1);
             let call = self.answered_call(part).map(|call| self.conversation.parts[call].span);
             let texts = wire::FlawTexts {
                 error: texts::ERROR_WITHOUT_TEXT,
@@ -173,8 +174,8 @@ impl<'c> Layout<'c> {
 
     /// Returns the name that the call at `part` gets, as a JSON string. `None` if it keeps its own.
     fn new_call_name(&self, part: PartId) -> Option<Piece> {
-        let flaw = *self.part_fixes.get(&part)?;
-        let name = self.new_name(self.conversation.parts[part].span, flaw)?;
+        let mut flaws = self.part_fixes.get(&part)?.iter();
+        let name = flaws.find_map(|flaw| self.new_name(self.conversation.parts[part].span, *flaw))?;
         Some(Piece::Made(json::quote_string(&name)))
     }
 

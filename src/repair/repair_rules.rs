@@ -308,6 +308,19 @@ pub const REPAIR_RULES: &[RepairRule] = &[
     rule(
         OpenAiChat,
         EVERY,
+        Field,
+        &[Fix],
+        &[
+            Document("OpenAI, API reference (2026-11): `content` is a string or a list of parts"),
+            Refusal("langchain-ai/langgraphjs#506 (2024-09), langchain-ai/langchainjs#11092 (2026-06)"),
+            Refusal("vLLM, GLM: NousResearch/hermes-agent#48244 (2026-06), #81546 (2026-08)"),
+            Code("deepseek-recipe 0.2.0, mistral-common 1.13.1"),
+        ],
+    )
+    .of(Details::Only(&["result_content"])),
+    rule(
+        OpenAiChat,
+        EVERY,
         MalformedCall,
         &[Fix],
         &[

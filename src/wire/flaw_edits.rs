@@ -45,6 +45,9 @@ pub(crate) fn flaw_edits(
             let set = call.map(|call| openai_responses::write::set_result_kind(json, part, call));
             set.into_iter().collect()
         }
+        FlawKind::ResultContent => openai_chat::write::set_content_as_text(json, part)
+            .into_iter()
+            .collect(),
         FlawKind::RepeatedItemId => openai_responses::write::drop_item_id(json, part),
         // These move or remove whole parts and messages, which the layout of the history does.
         FlawKind::BlankText | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),

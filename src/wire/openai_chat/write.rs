@@ -90,6 +90,16 @@ pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, front: Vec<Piece>)
     }
 }
 
+/// Writes the content of the result at `span` as a text: the JSON of its object or list, in its own bytes.
+pub(crate) fn set_content_as_text(json: Json<'_>, span: Span) -> Option<Edit> {
+    let content = json.member(span, "content")?;
+    let text = std::str::from_utf8(json.bytes(content)).ok()?;
+    Some(Edit {
+        span: content,
+        pieces: vec![Piece::Made(json::quote_string(text))],
+    })
+}
+
 /// Removes an empty `tool_calls` list (`Invalid 'messages[2].tool_calls': empty array`).
 pub(crate) fn drop_empty_calls(json: Json<'_>, span: Span) -> Vec<Edit> {
     json.remove_member(span, "tool_calls")

@@ -65,7 +65,7 @@ pub(crate) const CLASSES: [Class; 36] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 14] = [
+const FLAWS: [FlawKind; 15] = [
     flaw_of_input(InputFault::Empty),
     flaw_of_input(InputFault::Text),
     flaw_of_input(InputFault::NotJson),
@@ -78,6 +78,7 @@ const FLAWS: [FlawKind; 14] = [
     FlawKind::ErrorWithoutContent,
     FlawKind::EmptyCalls,
     FlawKind::ResultKind,
+    FlawKind::ResultContent,
     FlawKind::RepeatedItemId,
     FlawKind::SplitTurn,
 ];
