@@ -453,6 +453,8 @@ pub enum FlawKind {
     ResultKind,
     /// A result whose content is an object, or a list with an element that is no content part.
     ResultContent,
+    /// A message of the assistant with a part of type `input_text`.
+    InputPart,
     /// An item id that an earlier item has, or that the provider refused.
     RepeatedItemId,
     /// A model turn with calls that is split over several contents.
@@ -476,6 +478,7 @@ impl FlawKind {
             Self::EmptyCalls => "empty_calls",
             Self::ResultKind => "result_kind",
             Self::ResultContent => "result_content",
+            Self::InputPart => "input_part",
             Self::RepeatedItemId => "repeated_item_id",
             Self::SplitTurn => "split_turn",
         }

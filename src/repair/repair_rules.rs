@@ -471,6 +471,16 @@ pub const REPAIR_RULES: &[RepairRule] = &[
     .of(Details::Only(&["repeated_item_id", "result_kind"])),
     rule(
         OpenAiResponses,
+        &[Standard],
+        Field,
+        &[Fix],
+        &[Refusal(
+            "jeremychone/rust-genai#119 (2026-01), missdeer/ace-tool-rs#11 (2026-03), tinyhumansai/openhuman#3624 (2026-06)",
+        )],
+    )
+    .of(Details::Only(&["input_part"])),
+    rule(
+        OpenAiResponses,
         EVERY,
         MalformedCall,
         &[Fix],

@@ -232,7 +232,7 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
 /// Anthropic's thinking is bound to what stands before it. Its flaws are left in a turn with thinking, until a refusal.
 const fn is_always_refused(kind: FlawKind, place: ResultPlace) -> bool {
     match kind {
-        FlawKind::ResultContent => true,
+        FlawKind::ResultContent | FlawKind::InputPart => true,
         FlawKind::Call(_) => place.is_items(),
         _ => false,
     }

@@ -100,6 +100,7 @@ struct ResponsesItem<'a> {
     name_fault: Option<NameFault>,
     /// Set if `arguments` is a string.
     has_text_arguments: bool,
+    content: Option<Span>,
     /// Set if `execution` is `server`.
     run_by_server: bool,
     called_by_code: bool,
@@ -165,7 +166,7 @@ impl<'a> ResponsesReader<'a> {
         self.note_repeated_id(&item);
         self.marks
             .note_item(&item.kind, &item.role, item.call_id_kind.is_some());
-        let flaw = Self::find_flaw(&item);
+        let flaw = self.find_flaw(&item);
         let (role, kind) = self.classify_item(item);
         if let Some(kind) = kind {
             // A search by the provider itself is no call of the client's.
@@ -303,7 +304,7 @@ impl<'a> ResponsesReader<'a> {
     }
 
     /// Returns the flaw of an item, if it has one that can be seen without its neighbours.
-    fn find_flaw(item: &ResponsesItem<'a>) -> Option<FlawKind> {
+    fn find_flaw(&self, item: &ResponsesItem<'a>) -> Option<FlawKind> {
         match item.kind.as_ref() {
             // `Missing required parameter: 'input[1].name'.` (farion1231/cc-switch#3532, 2026-06).
             b"function_call" => CallFault::new(None, item.name_fault).map(FlawKind::Call),
@@ -312,8 +313,21 @@ impl<'a> ResponsesReader<'a> {
             b"tool_search_call" if item.has_text_arguments => {
                 CallFault::new(Some(InputFault::Text), None).map(FlawKind::Call)
             }
-            _ => None,
+            b"tool_search_call" => None,
+            _ => self.has_input_part(item).then_some(FlawKind::InputPart),
         }
+    }
+
+    /// Returns `true` for a message of the assistant with a part of type `input_text`.
+    ///
+    /// `Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.` (jeremychone/rust-genai#119,
+    /// 2026-01).
+    fn has_input_part(&self, item: &ResponsesItem<'a>) -> bool {
+        // Other servers take it, and may refuse `output_text` in a message without `id` and `status` (openai/codex#12669,
+        // 2026-02).
+        let is_judged = self.dialect == Dialect::Standard && (!item.has_type() || *item.kind == *b"message");
+        let content = item.content.filter(|_| is_judged && *item.role == *b"assistant");
+        content.is_some_and(|content| !super::write::input_part_types(self.json, content).is_empty())
     }
 
     /// Marks all calls as legal without a result.
@@ -355,6 +369,7 @@ impl<'a> ResponsesItem<'a> {
                 self.has_text_arguments = cursor.peek_kind() == JsonKind::String;
                 cursor.skip_value()?;
             }
+            b"content" => self.content = Some(cursor.skip_value()?),
             b"execution" => self.run_by_server = *cursor.read_text()? == *b"server",
             // `{"type":"program","caller_id":…}` is code at the provider, `{"type":"direct"}` is the model.
             b"caller" => self.called_by_code = json.member(cursor.skip_value()?, "caller_id").is_some(),

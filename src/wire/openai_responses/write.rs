@@ -129,6 +129,30 @@ pub(crate) fn set_result_kind(json: Json<'_>, span: Span, call: Span) -> Edit {
     json.set_member(span, "type", json::constant_string(item))
 }
 
+/// Locates the types of the parts of type `input_text` in the list at `content`.
+pub(super) fn input_part_types(json: Json<'_>, content: Span) -> Vec<Span> {
+    let types = json
+        .elements(content)
+        .into_iter()
+        .filter_map(|part| json.member(part, "type"));
+    types
+        .filter(|kind| *json.decode_string(*kind) == *b"input_text")
+        .collect()
+}
+
+/// Sets the type of every part of type `input_text` in the message at `span` to that of the assistant's texts.
+pub(crate) fn set_output_types(json: Json<'_>, span: Span) -> Vec<Edit> {
+    let content = json.member(span, "content");
+    let types = content
+        .map(|content| input_part_types(json, content))
+        .unwrap_or_default();
+    let set = |kind| Edit {
+        span: kind,
+        pieces: json::constant_string("output_text"),
+    };
+    types.into_iter().map(set).collect()
+}
+
 /// Removes the item id of the item at `span`.
 pub(crate) fn drop_item_id(json: Json<'_>, span: Span) -> Vec<Edit> {
     json.remove_member(span, "id")

@@ -65,7 +65,7 @@ pub(crate) const CLASSES: [Class; 36] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 15] = [
+const FLAWS: [FlawKind; 16] = [
     flaw_of_input(InputFault::Empty),
     flaw_of_input(InputFault::Text),
     flaw_of_input(InputFault::NotJson),
@@ -79,6 +79,7 @@ const FLAWS: [FlawKind; 15] = [
     FlawKind::EmptyCalls,
     FlawKind::ResultKind,
     FlawKind::ResultContent,
+    FlawKind::InputPart,
     FlawKind::RepeatedItemId,
     FlawKind::SplitTurn,
 ];
