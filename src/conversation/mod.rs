@@ -455,6 +455,8 @@ pub enum FlawKind {
     ResultContent,
     /// A message of the assistant with a part of type `input_text`.
     InputPart,
+    /// A part without a member.
+    EmptyPart,
     /// An item id that an earlier item has, or that the provider refused.
     RepeatedItemId,
     /// A model turn with calls that is split over several contents.
@@ -479,6 +481,7 @@ impl FlawKind {
             Self::ResultKind => "result_kind",
             Self::ResultContent => "result_content",
             Self::InputPart => "input_part",
+            Self::EmptyPart => "empty_part",
             Self::RepeatedItemId => "repeated_item_id",
             Self::SplitTurn => "split_turn",
         }

@@ -42,8 +42,8 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
             // A dropped or quoted item loses its id anyway.
             continue;
         }
-        if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
-            // No value of a blank block would be accepted, so the block is removed.
+        if let (FlawKind::BlankText | FlawKind::EmptyPart, Some(part)) = (flaw.kind, flaw.part) {
+            // No value of a blank block would be accepted, and an empty part has none, so the block is removed.
             planner.plan.part_changes.insert(part, PartChange::Removed);
         }
         planner.plan.fixes.push(*flaw);

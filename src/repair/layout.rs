@@ -99,12 +99,14 @@ impl<'c> Layout<'c> {
         let units = anchored
             .map(|anchor| anchor.unit)
             .chain(plan.deferred_quotes.keys().copied());
-        // A merge changes the message before as well, because the blocks move into it.
-        let merged = self
-            .message_fixes
-            .iter()
-            .filter(|(_, flaw)| **flaw == FlawKind::SplitTurn);
-        let merged = merged.map(|(message, _)| message.saturating_sub(1));
+        // A merge changes the message before as well, because the blocks move into it. Empty ones between them go.
+        let fixes = &self.message_fixes;
+        let is_empty = |message: &usize| {
+            work::count(1);
+            fixes.get(message) == Some(&FlawKind::EmptyMessage)
+        };
+        let merged = fixes.iter().filter(|(_, flaw)| **flaw == FlawKind::SplitTurn);
+        let merged = merged.filter_map(|(message, _)| (0..*message).rev().find(|before| !is_empty(before)));
         let by_unit = units.map(|unit| pairing.units[unit].message);
         // An assistant message with results is split, whatever else the plan says.
         let inner = pairing.units.iter().filter(|unit| unit.inner).map(|unit| unit.message);

@@ -556,7 +556,20 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         Field,
         &[Merge],
         &[Refusal("continuedev/continue#11047, #11164 (2026)")],
-    ),
+    )
+    .of(Details::Only(&["split_turn"])),
+    rule(
+        Gemini,
+        EVERY,
+        Field,
+        &[Fix],
+        &[
+            Refusal("empty parts: router-for-me/CLIProxyAPI#1292 (2026-01), 54xzh/FLIT#70 (2026-05)"),
+            Refusal("no parts: langchain-ai/langchain-google#691 (2025-01), CherryHQ/cherry-studio#16196 (2026-06)"),
+            Refusal("no parts, Vertex: langchain-ai/langchainjs#9987 (2026-02)"),
+        ],
+    )
+    .of(Details::Only(&["empty_part", "empty_message"])),
     rule(
         Gemini,
         EVERY,

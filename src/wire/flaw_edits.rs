@@ -51,6 +51,6 @@ pub(crate) fn flaw_edits(
         FlawKind::InputPart => openai_responses::write::set_output_types(json, part),
         FlawKind::RepeatedItemId => openai_responses::write::drop_item_id(json, part),
         // These move or remove whole parts and messages, which the layout of the history does.
-        FlawKind::BlankText | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),
+        FlawKind::BlankText | FlawKind::EmptyPart | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),
     }
 }

@@ -232,8 +232,9 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
 /// Anthropic's thinking is bound to what stands before it. Its flaws are left in a turn with thinking, until a refusal.
 const fn is_always_refused(kind: FlawKind, place: ResultPlace) -> bool {
     match kind {
-        FlawKind::ResultContent | FlawKind::InputPart => true,
+        FlawKind::ResultContent | FlawKind::InputPart | FlawKind::EmptyPart => true,
         FlawKind::Call(_) => place.is_items(),
+        FlawKind::EmptyMessage => matches!(place, ResultPlace::NextContent),
         _ => false,
     }
 }
@@ -274,10 +275,14 @@ fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
         PartKind::Call(call) => call.signed && walk.conversation.removed_thinking.binary_search(&part).is_err(),
         _ => walk.conversation.thinks(part),
     };
+    let flaws = walk.conversation.flaws.iter().inspect(|_| work::count(1));
+    let empty = flaws.filter(|flaw| flaw.kind == FlawKind::EmptyMessage);
+    let empty: HashSet<usize> = empty.map(|flaw| flaw.message).collect();
     for turn in walk.pairing.turns.iter().filter(|turn| !turn.calls.is_empty()) {
         work::count(turn.units.len());
-        // The first content stays, and the others merge into it.
-        for unit in &walk.pairing.units[turn.units.clone()][1..] {
+        let units = walk.pairing.units[turn.units.clone()].iter();
+        // The first content stays, and the others merge into it. Empty ones go.
+        for unit in units.filter(|unit| !empty.contains(&unit.message)).skip(1) {
             let flaw = Flaw {
                 message: unit.message,
                 part: None,

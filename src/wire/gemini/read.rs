@@ -2,8 +2,8 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallFault, CallResult, Content, Conversation, FlawKind, InputFault, PartId, PartKind, Role,
-        Text,
+        Call, CallDetails, CallFault, CallResult, Content, Conversation, Flaw, FlawKind, InputFault, PartId, PartKind,
+        ReadMark, Role, Text,
     },
     splice::Span,
     wire::{
@@ -61,13 +61,14 @@ impl<'a> GeminiReader<'a> {
 
     fn read_content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mark = self.conversation.read_mark();
-        let (mut role, mut content) = (Role::User, Content::Opaque);
+        let (mut role, mut content, mut lacks_parts) = (Role::User, Content::Opaque, true);
         let span = cursor.walk_object(|cursor, key| {
             match key {
                 b"role" => role = role_of(&cursor.read_text()?),
                 b"parts" => {
                     // Of a repeated key the last counts, as it does for the provider.
                     self.conversation.rewind_to(mark);
+                    lacks_parts = cursor.peek_kind() == JsonKind::Null;
                     content = self.read_parts(cursor)?;
                 }
                 _ => drop(cursor.skip_value()?),
@@ -81,12 +82,27 @@ impl<'a> GeminiReader<'a> {
                 part.kind = PartKind::Other;
             }
         }
-        if role != Role::Assistant {
-            // What stands in a user's content is no call, and has no faults of one.
-            self.conversation.flaws.truncate(mark.flaws);
-        }
+        self.judge_flaws(role, lacks_parts || matches!(content, Content::Blocks(_)), mark);
         push_message(&mut self.conversation, span, role, content, mark.parts);
         Ok(())
+    }
+
+    /// Replaces the flaws of a content by a single one if all of its parts are empty, or if it has none.
+    ///
+    /// `* GenerateContentRequest.contents[1].parts: contents.parts must not be empty.` (CherryHQ/cherry-studio#16196,
+    /// 2026-06), `Unable to submit request because it must include at least one parts field` (Vertex AI,
+    /// langchain-ai/langchainjs#9987, 2026-02). `may_be_empty` is `false` if its parts are no list.
+    fn judge_flaws(&mut self, role: Role, may_be_empty: bool, mark: ReadMark) {
+        // Only the flaws of this content are filtered, since a history may have very many.
+        let mut found = self.conversation.flaws.split_off(mark.flaws);
+        work::count(found.len());
+        // What stands in a user's content is no call, and has no faults of one.
+        found.retain(|flaw: &Flaw| role == Role::Assistant || !flaw.kind.is_malformed_call());
+        let empty = found.iter().filter(|flaw| flaw.kind == FlawKind::EmptyPart).count();
+        if may_be_empty && empty == self.conversation.parts.len().saturating_sub(mark.parts) {
+            return push_flaw(&mut self.conversation, None, FlawKind::EmptyMessage);
+        }
+        self.conversation.flaws.append(&mut found);
     }
 
     fn read_parts(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
@@ -98,13 +114,14 @@ impl<'a> GeminiReader<'a> {
 
     fn read_part(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mut fields = GeminiPartMembers::default();
-        let span = match cursor.peek_kind() {
+        let kind = cursor.peek_kind();
+        let span = match kind {
             JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
             _ => cursor.skip_value()?,
         };
-        if let Some(fault) = fields.call.as_ref().and_then(|call| CallFault::new(call.input, None)) {
+        if let Some(flaw) = fields.find_flaw(kind) {
             let part = PartId::new(self.conversation.parts.len());
-            push_flaw(&mut self.conversation, Some(part), FlawKind::Call(fault));
+            push_flaw(&mut self.conversation, Some(part), flaw);
         }
         push_part(&mut self.conversation, span, fields.into_part_kind());
         Ok(())
@@ -126,6 +143,8 @@ struct GeminiPartMembers<'a> {
     call: Option<GeminiFunction<'a>>,
     response: Option<GeminiFunction<'a>>,
     signed: bool,
+    /// Set if there is a member. Null counts as missing, as it does in proto JSON.
+    has_member: bool,
 }
 
 /// The members of a call or response that pairing needs.
@@ -139,6 +158,7 @@ struct GeminiFunction<'a> {
 
 impl<'a> GeminiPartMembers<'a> {
     fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        self.has_member |= cursor.peek_kind() != JsonKind::Null;
         match key {
             b"functionCall" | b"function_call" => self.call = GeminiFunction::read_function(cursor)?,
             b"functionResponse" | b"function_response" => self.response = GeminiFunction::read_function(cursor)?,
@@ -146,6 +166,18 @@ impl<'a> GeminiPartMembers<'a> {
             _ => drop(cursor.skip_value()?),
         }
         Ok(())
+    }
+
+    /// Returns the flaw of the part, a value of this type, if it has one.
+    ///
+    /// `contents[1].parts[0].data: required oneof field 'data' must have one initialized field`
+    /// (router-for-me/CLIProxyAPI#1292, 2026-01).
+    fn find_flaw(&self, kind: JsonKind) -> Option<FlawKind> {
+        if kind == JsonKind::Object && !self.has_member {
+            return Some(FlawKind::EmptyPart);
+        }
+        let fault = self.call.as_ref().and_then(|call| CallFault::new(call.input, None));
+        fault.map(FlawKind::Call)
     }
 
     /// Classifies the part.

@@ -65,7 +65,7 @@ pub(crate) const CLASSES: [Class; 36] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 16] = [
+const FLAWS: [FlawKind; 17] = [
     flaw_of_input(InputFault::Empty),
     flaw_of_input(InputFault::Text),
     flaw_of_input(InputFault::NotJson),
@@ -80,6 +80,7 @@ const FLAWS: [FlawKind; 16] = [
     FlawKind::ResultKind,
     FlawKind::ResultContent,
     FlawKind::InputPart,
+    FlawKind::EmptyPart,
     FlawKind::RepeatedItemId,
     FlawKind::SplitTurn,
 ];
