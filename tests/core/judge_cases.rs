@@ -61,6 +61,7 @@ fn block(short: &str) -> Vec<Value> {
         "set" => json!({"type": "tool_use", "id": id, "name": "click", "input": {}, "toolset_name": "browser"}),
         "setres" => json!({"type": "tool_result", "tool_use_id": id, "toolset_name": "browser", "content": "r"}),
         "think" => json!({"type": "thinking", "thinking": id, "signature": "s"}),
+        "unsigned" => json!({"type": "thinking", "thinking": id}),
         "compaction" => json!({"type": "compaction", "content": id}),
         "mark" => json!({"type": "text", "text": id, "cache_control": {"type": "ephemeral"}}),
         other => json!({"type": other, "id": id}),
@@ -86,6 +87,10 @@ fn chat(short: &str) -> Value {
                 ["a", "empty"] => json!({"role": "assistant", "content": "a", "tool_calls": []}),
                 ["a", "custom", id] => json!({"role": "assistant", "content": null, "tool_calls":
                     [{"id": id, "type": "custom", "custom": {"name": "f", "input": "x"}}]}),
+                ["a", "unnamed", id] => json!({"role": "assistant", "content": null, "tool_calls":
+                    [{"id": id, "type": "function", "function": {"name": "", "arguments": "{}"}}]}),
+                ["a", "nameless", id] => json!({"role": "assistant", "content": null, "tool_calls":
+                    [{"id": id, "type": "function", "function": {"arguments": "{}"}}]}),
                 ["a", "legacy"] => json!({"role": "assistant", "content": null, "function_call":
                     {"name": "f", "arguments": "{}"}}),
                 ["a", ids @ ..] => {
@@ -94,6 +99,10 @@ fn chat(short: &str) -> Value {
                 }
                 ["t"] => json!({"role": "tool", "content": "r"}),
                 ["t", "named", id] => json!({"role": "tool", "tool_call_id": id, "name": "f", "content": "r"}),
+                ["t", "object", id] => json!({"role": "tool", "tool_call_id": id, "content": {"address": "r"}}),
+                ["t", "data", id] => json!({"role": "tool", "tool_call_id": id, "content": [{"id": "r"}]}),
+                ["t", "parts", id] => json!({"role": "tool", "tool_call_id": id, "content":
+                    [{"type": "text", "text": "r"}]}),
                 ["t", id] => json!({"role": "tool", "tool_call_id": id, "content": "r"}),
                 ["f"] => json!({"role": "function", "name": "f", "content": "r"}),
                 other => panic!("{other:?}"),
@@ -256,6 +265,19 @@ const PAIRS: &[Row] = &[
         &["A maximum of 4 blocks with cache_control may be provided. Found 5."],
     ),
     ("anthropic", "u \"go\" | a future 1 | u \"x\"", &[]),
+    ("anthropic", "u \"go\" | a think hm; \"x\" | u \"on\"", &[]),
+    (
+        "anthropic",
+        "u \"go\" | a unsigned hm; \"x\" | u \"on\"",
+        &["messages.1.content.0.thinking.signature: Field required"],
+    ),
+    (
+        "bedrock",
+        "u \"go\" | a unsigned hm; \"x\" | u \"on\"",
+        &["messages.1.content.0.thinking.signature: Field required"],
+    ),
+    ("deepseek", "u \"go\" | a unsigned hm; \"x\" | u \"on\"", &[]),
+    ("compatible", "u \"go\" | a unsigned hm; \"x\" | u \"on\"", &[]),
 ];
 
 const TURNS: &[Row] = &[
@@ -448,6 +470,40 @@ const CHAT: &[Row] = &[
         "openai",
         "u | a null | u",
         &["Invalid value for 'content': expected a string, got null."],
+    ),
+    ("openai", "u | a 1 | t parts 1 | a", &[]),
+    (
+        "openai",
+        "u | a 1 | t data 1 | a",
+        &["Missing required parameter: 'messages[2].content[0].type'."],
+    ),
+    (
+        "chat-compatible",
+        "u | a 1 | t object 1 | a",
+        &["Input should be a valid dictionary [type=dict_type, input_value='address', input_type=str]"],
+    ),
+    (
+        "chat-deepseek",
+        "u | a 1 | t object 1 | a",
+        &["content should be a string or a list"],
+    ),
+    ("chat-deepseek", "u | a 1 | t data 1 | a", &["missing field `type`"]),
+    (
+        "openai",
+        "u | a unnamed 1 | t 1 | a",
+        &["Invalid 'messages[1].tool_calls[0].function.name': empty string."],
+    ),
+    (
+        "openai",
+        "u | a nameless 1 | t 1 | a",
+        &["Missing required parameter: 'messages[1].tool_calls[0].function.name'."],
+    ),
+    ("chat-deepseek", "u | a unnamed 1 | t 1 | a", &[]),
+    ("chat-deepseek", "u | a nameless 1 | t 1 | a", &["missing field `name`"]),
+    (
+        "mistral",
+        "u | a unnamed aaaaaaaa1 | t aaaaaaaa1 | a",
+        &["Function name was  but must be a-z, A-Z, 0-9"],
     ),
     ("openai", "u | a refusal | u", &[]),
     ("openai", "u | a custom 1 | t 1", &[]),

@@ -44,6 +44,9 @@ fn item(short: &str) -> Value {
         ["think", id] => json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "gAAA"}),
         ["call", id] => json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"}),
         ["call", id, own] => json!({"type": "function_call", "id": own, "call_id": id, "name": "f", "arguments": "{}"}),
+        ["unnamed", id] => json!({"type": "function_call", "call_id": id, "name": "", "arguments": "{}"}),
+        ["nameless", id] => json!({"type": "function_call", "call_id": id, "arguments": "{}"}),
+        ["said", "input"] => json!({"role": "assistant", "content": [{"type": "input_text", "text": "a"}]}),
         ["out", id] => output("function_call_output", id),
         ["mute", id] => json!({"type": "function_call_output", "call_id": id}),
         ["patchmute", id] => json!({"type": "apply_patch_call_output", "call_id": id}),
@@ -69,6 +72,8 @@ fn item(short: &str) -> Value {
             "arguments": {}}),
         ["found", "server"] => json!({"type": "tool_search_output", "execution": "server", "call_id": null,
             "tools": []}),
+        ["searchtext", id] => json!({"type": "tool_search_call", "execution": "client", "call_id": id,
+            "arguments": "{\"query\":\"mail\"}"}),
         ["search", id] => json!({"type": "tool_search_call", "execution": "client", "call_id": id, "arguments": {}}),
         ["found", id] => json!({"type": "tool_search_output", "execution": "client", "call_id": id, "tools": []}),
         ["program", id] => json!({"type": "program", "id": "prog_1", "call_id": id, "code": "1", "fingerprint": "f"}),
@@ -126,6 +131,12 @@ fn content_of(short: &str, snake: bool) -> Value {
 fn parts_of(short: &str, snake: bool) -> Vec<Value> {
     if let Some(words) = short.strip_prefix('"') {
         return vec![json!({"text": words.trim_end_matches('"')})];
+    }
+    match short {
+        "empty" => return vec![json!({})],
+        "null" => return vec![json!({"text": null})],
+        "mark" => return vec![json!({"thoughtSignature": "QUFB"})],
+        _ => {}
     }
     let (kind, names) = short.split_once(' ').unwrap_or((short, ""));
     let key = match (kind, snake) {
@@ -316,6 +327,33 @@ const RESPONSES: &[Row] = &[
         &["Invalid 'input[1].id': 'call_1'. Expected an ID that begins with 'fc'."],
     ),
     ("responses", "u | t", &["Invalid value: 'tool'."]),
+    (
+        "responses",
+        "u | unnamed 1 | out 1",
+        &["Invalid 'input[1].name': empty string. Expected a string with minimum length 1"],
+    ),
+    (
+        "responses",
+        "u | nameless 1 | out 1",
+        &["Missing required parameter: 'input[1].name'."],
+    ),
+    ("responses-compatible", "u | unnamed 1 | out 1", &[]),
+    (
+        "responses-compatible",
+        "u | nameless 1 | out 1",
+        &["Missing required parameter: 'input[1].name'."],
+    ),
+    (
+        "responses",
+        "u | said input | u",
+        &["Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'."],
+    ),
+    ("responses-compatible", "u | said input | u", &[]),
+    (
+        "responses",
+        "u | searchtext 1 | found 1",
+        &["Invalid type for 'input[1].arguments': expected an object, but got a string instead."],
+    ),
 ];
 
 const HELD: &[Row] = &[
@@ -402,6 +440,14 @@ const DEEPSEEK: &[Row] = &[
     ("responses-deepseek", "u | call 1 | shell 2 | out 1", &[]),
     ("responses-deepseek", "u | call 1 | mute 1", &["missing field `output`"]),
     ("responses-deepseek", "u | noid", &[]),
+    ("responses-deepseek", "u | said input | u", &[]),
+    ("responses-deepseek", "u | unnamed 1 | out 1", &[]),
+    (
+        "responses-deepseek",
+        "u | nameless 1 | out 1",
+        &["missing field `name`"],
+    ),
+    ("responses-deepseek", "u | searchtext 1 | found 1", &["expected a map"]),
     (
         "responses-deepseek",
         "u | call 1 | noid",
@@ -474,6 +520,13 @@ const GEMINI: &[Row] = &[
         "u \"go\" | m | u \"on\"",
         &["contents[1].parts: contents.parts must not be empty."],
     ),
+    (
+        "gemini",
+        "u \"go\" | m empty; \"x\" | u \"on\"",
+        &["contents[1].parts[0].data: required oneof field 'data' must have one initialized field"],
+    ),
+    ("gemini", "u \"go\"; null | m \"x\"", &["contents[0].parts[1].data: "]),
+    ("gemini", "u \"go\" | m \"x\"; mark | u \"on\"", &[]),
 ];
 
 const SIGNED: &[Row] = &[

@@ -308,7 +308,7 @@ fn names_outside_the_pattern() {
         ),
         (
             "empty",
-            CHAT,
+            wire("openai-chat-compatible"),
             openai,
             named(""),
             "Invalid 'messages[1].tool_calls[0].function.name': empty string. Expected a string with minimum length 1, \

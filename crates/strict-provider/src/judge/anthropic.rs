@@ -24,6 +24,8 @@ pub(super) struct Rules {
     block_after_call: bool,
     /// `true` if a message with results may contain other blocks too.
     text_beside_results: bool,
+    /// `true` if thinking must be signed. Servers that only speak the format take it without a signature.
+    signed_thinking: bool,
 }
 
 impl Rules {
@@ -34,6 +36,7 @@ impl Rules {
         text_after_call: true,
         block_after_call: true,
         text_beside_results: true,
+        signed_thinking: true,
     };
     pub(super) const BEDROCK: Self = Self {
         combine: false,
@@ -41,6 +44,7 @@ impl Rules {
     };
     pub(super) const COMPATIBLE: Self = Self {
         id_pattern: false,
+        signed_thinking: false,
         ..Self::STANDARD
     };
     pub(super) const DEEPSEEK: Self = Self {
@@ -48,12 +52,12 @@ impl Rules {
         id_pattern: false,
         careful: false,
         text_after_call: false,
+        signed_thinking: false,
         ..Self::STANDARD
     };
     pub(super) const MINIMAX: Self = Self {
-        id_pattern: false,
         text_beside_results: false,
-        ..Self::STANDARD
+        ..Self::COMPATIBLE
     };
 
     /// Returns the rules of a dialect.
@@ -296,7 +300,21 @@ fn check_block(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
             return refuse(words, [id]);
         }
     }
+    if rules.signed_thinking && kind == "thinking" {
+        check_signature(block)?;
+    }
     if rules.careful { check_values(block) } else { Ok(()) }
+}
+
+/// Checks that thinking has a signature: <https://github.com/Wei-Shaw/sub2api/issues/1350>, 2026-03.
+fn check_signature(block: &Block<'_>) -> Verdict {
+    let fault = match block.value.get("signature") {
+        Some(Value::String(_)) => return Ok(()),
+        Some(_) => "Input should be a valid string",
+        None => "Field required",
+    };
+    let (n, m) = (block.message, block.index);
+    refuse_plainly(format!("messages.{n}.content.{m}.thinking.signature: {fault}"))
 }
 
 /// Checks values that only a strict reader rejects.

@@ -17,6 +17,8 @@ pub(super) struct Rules {
     deepseek: bool,
     /// `true` if a tool message may contain images.
     pictures: bool,
+    /// `true` if a call may have an empty name.
+    empty_names: bool,
 }
 
 impl Rules {
@@ -25,10 +27,12 @@ impl Rules {
         loose_ids: false,
         deepseek: false,
         pictures: false,
+        empty_names: false,
     };
     pub(super) const COMPATIBLE: Self = Self {
         id_max: usize::MAX,
         pictures: true,
+        empty_names: true,
         ..Self::STANDARD
     };
     pub(super) const DEEPSEEK: Self = Self {
@@ -100,6 +104,7 @@ pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
         if calls.is_empty() {
             continue;
         }
+        check_names(message, calls, rules)?;
         check_ids(message, calls, rules)?;
         let length = rest.iter().take_while(|message| message.role == "tool").count();
         let (run, after) = rest.split_at(length);
@@ -127,6 +132,9 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
         return refuse_plainly(
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
         );
+    }
+    if message.role == "tool" {
+        check_data(message, rules.deepseek)?;
     }
     if message.role == "tool"
         && let Err(words) = contents::chat(message.value.get("content"), rules.pictures)
@@ -156,6 +164,54 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
         } else {
             "Invalid value for 'content': expected a string, got null."
         });
+    }
+    Ok(())
+}
+
+/// Refuses the content of a tool message that is an object, or a list with an element that is no part.
+///
+/// `OpenAI`: <https://github.com/langchain-ai/langchainjs/issues/11092>, 2026-06. vLLM iterates over the keys of an
+/// object: <https://github.com/NousResearch/hermes-agent/issues/48244>, 2026-06.
+fn check_data(message: &Message<'_>, is_deepseek: bool) -> Verdict {
+    let index = message.index;
+    let words = match message.value.get("content") {
+        Some(Value::Object(_)) if is_deepseek => "content should be a string or a list".to_owned(),
+        Some(Value::Object(members)) => {
+            let key = members.keys().next().map(String::as_str).unwrap_or_default();
+            format!(
+                "1 validation error for ValidatorIterator\n0\n  Input should be a valid dictionary [type=dict_type, \
+                 input_value='{key}', input_type=str]"
+            )
+        }
+        Some(Value::Array(parts)) => match parts.iter().position(|part| !part["type"].is_string()) {
+            Some(_) if is_deepseek => "missing field `type`".to_owned(),
+            Some(at) => format!("Missing required parameter: 'messages[{index}].content[{at}].type'."),
+            None => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    refuse(words, [message.answers()])
+}
+
+/// Checks that every function of a call has a name.
+///
+/// An empty one: <https://github.com/continuedev/continue/issues/9784>, 2026-01.
+fn check_names(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
+    for (at, call) in calls.iter().enumerate() {
+        let Some(function) = call.get("function").filter(|function| function.is_object()) else {
+            continue;
+        };
+        let place = format!("messages[{}].tool_calls[{at}].function.name", message.index);
+        let words = match function.get("name") {
+            None | Some(Value::Null) if rules.deepseek => "missing field `name`".to_owned(),
+            None | Some(Value::Null) => format!("Missing required parameter: '{place}'."),
+            Some(Value::String(name)) if name.is_empty() && !rules.empty_names => format!(
+                "Invalid '{place}': empty string. Expected a string with minimum length 1, but got an empty string \
+                 instead."
+            ),
+            _ => continue,
+        };
+        return refuse(words, [call_id(call)]);
     }
     Ok(())
 }
@@ -290,6 +346,18 @@ fn check_mistral_answers(message: &Message<'_>, run: &[Message<'_>]) -> Verdict 
     let calls = message.calls();
     if message.role == "assistant" && calls.is_empty() && !message.has("content") {
         return refuse_plainly("Assistant message must have either content or tool_calls, but not both.");
+    }
+    for tool in run {
+        check_data(tool, false)?;
+    }
+    // Its own code: mistral-common 1.13.1.
+    for call in calls {
+        let name = call.get("function").map(|function| &function["name"]);
+        if name.is_some_and(|name| name.as_str().is_none_or(str::is_empty)) {
+            let words = "Function name was  but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum \
+                         length of 64.";
+            return refuse(words.to_owned(), [call_id(call)]);
+        }
     }
     let mut ids = HashSet::new();
     for id in calls.iter().map(call_id).chain(run.iter().map(Message::answers)) {

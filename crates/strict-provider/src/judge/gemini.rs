@@ -14,6 +14,11 @@ const RESPONSE_TURN: &str = "Please ensure that function response turn comes imm
 const COUNT: &str = "Please ensure that the number of function response parts is equal to the number of function call \
                      parts of the function call turn.";
 
+/// Vertex AI's words for a content without parts: <https://github.com/langchain-ai/langchainjs/issues/9987>, 2026-02.
+const NO_PARTS_VERTEX: &str = "Unable to submit request because it must include at least one parts field, which describes \
+                               the prompt input. Learn more: \
+                               https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini";
+
 /// The condition for required signatures on the first call of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signatures {
@@ -100,7 +105,7 @@ fn judge_request(request: &Value, is_named: bool, signatures: Signatures) -> Ver
     };
     let mut contents = Vec::new();
     for (index, value) in list.iter().enumerate() {
-        contents.push(read_content(index, value)?);
+        contents.push(read_content(index, value, signatures == Signatures::WantedByVertex)?);
     }
     for (at, content) in contents.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| &contents[before]);
@@ -116,7 +121,7 @@ fn judge_request(request: &Value, is_named: bool, signatures: Signatures) -> Ver
     Ok(())
 }
 
-fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
+fn read_content(index: usize, value: &Value, is_vertex: bool) -> Result<Content<'_>, super::Refusal> {
     let role = match value.get("role") {
         None | Some(Value::Null) => "user",
         Some(role) => role.as_str().unwrap_or_default(),
@@ -129,12 +134,19 @@ fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refus
         .get("parts")
         .and_then(Value::as_array)
         .map_or(&[][..], Vec::as_slice);
+    if parts.is_empty() && is_vertex {
+        return Err(refused(NO_PARTS_VERTEX.into()));
+    }
     if parts.is_empty() {
         let words = format!("* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.");
         return Err(refused(words));
     }
     for (at, part) in parts.iter().enumerate() {
         let place = format!("GenerateContentRequest.contents[{index}].parts[{at}]");
+        if is_empty(part) {
+            let words = format!("* {place}.data: required oneof field 'data' must have one initialized field");
+            return Err(refused(words));
+        }
         for keys in [CALL, RESPONSE] {
             if Part::read(part, keys).is_some_and(|part| part.name.is_empty()) {
                 return Err(refused(format!("* {place}.{}.name: Name cannot be empty.", keys[1])));
@@ -156,6 +168,13 @@ fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refus
         calls,
         responses,
     })
+}
+
+/// Reports whether a part has no member: <https://github.com/router-for-me/CLIProxyAPI/issues/1292>, 2026-01. In the JSON
+/// of a protobuf, `null` is the same as a missing member.
+fn is_empty(part: &Value) -> bool {
+    part.as_object()
+        .is_some_and(|members| members.values().all(Value::is_null))
 }
 
 /// Checks a call turn: it is the model's, and directly follows a turn of the user or of responses.

@@ -36,6 +36,13 @@ pub(crate) fn judge(body: &Value) -> Verdict {
             }
             continue;
         }
+        match (item.kind, item.value.get("name"), item.value.get("arguments")) {
+            ("function_call", None | Some(Value::Null), _) => return refuse_plainly("missing field `name`"),
+            ("tool_search_call", _, Some(Value::String(text))) => {
+                return refuse_plainly(format!("invalid type: string {text:?}, expected a map"));
+            }
+            _ => {}
+        }
         match item.pairs() {
             _ if item.kind == "function_call_output" && item.value.get("output").is_none() => {
                 return refuse_plainly("missing field `output`");

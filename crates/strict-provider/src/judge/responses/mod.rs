@@ -86,6 +86,8 @@ struct Demands {
     unique_calls: bool,
     /// `true` if every output must name a call. Otherwise that of a function may name its tool alone.
     named_calls: bool,
+    /// `true` if names must not be empty, and if the assistant's texts must have the type `output_text`.
+    own_schema: bool,
 }
 
 /// An item and its place.
@@ -183,6 +185,7 @@ pub(super) fn judge(body: &Value) -> Verdict {
             id_max: ID_MAX,
             unique_calls: false,
             named_calls: false,
+            own_schema: true,
         },
     )
 }
@@ -196,6 +199,7 @@ pub(super) fn compatible(body: &Value) -> Verdict {
             id_max: usize::MAX,
             unique_calls: true,
             named_calls: true,
+            own_schema: false,
         },
     )
 }
@@ -235,9 +239,13 @@ fn check_item(item: &Item<'_>, demands: &Demands) -> Verdict {
         let words = format!("Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{mark}'.");
         return refuse(words, [id]);
     }
+    if demands.own_schema {
+        check_parts(item)?;
+    }
     if (item.call().is_none() && item.output().is_none()) || item.is_hosted() {
         return Ok(());
     }
+    check_call(item, demands)?;
     match item.pairs() {
         None if item.is_standalone() && !demands.named_calls => check_output(item),
         None if item.is_standalone() => {
@@ -258,6 +266,44 @@ fn check_item(item: &Item<'_>, demands: &Demands) -> Verdict {
         }
         Some(_) => check_output(item),
     }
+}
+
+/// Checks the types of the assistant's parts: <https://github.com/jeremychone/rust-genai/pull/119>, 2026-01.
+///
+/// Only `OpenAI` is known to refuse `input_text`. Servers with its SDK's types take it, and refuse `output_text` without
+/// `id` and `status`: <https://github.com/openai/codex/issues/12669>, 2026-02.
+fn check_parts(item: &Item<'_>) -> Verdict {
+    let mut parts = item
+        .value
+        .get("content")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let is_model = item.kind == "message" && item.str("role") == Some("assistant");
+    if is_model && parts.any(|part| part["type"] == "input_text") {
+        return refuse_plainly("Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.");
+    }
+    Ok(())
+}
+
+/// Checks the name of a function's call, and the arguments of a search.
+///
+/// <https://github.com/farion1231/cc-switch/issues/3532>, 2026-06, <https://github.com/farion1231/cc-switch/issues/4578>,
+/// 2026-06, <https://github.com/farion1231/cc-switch/issues/5062>, 2026-07.
+fn check_call(item: &Item<'_>, demands: &Demands) -> Verdict {
+    let index = item.index;
+    let words = match (item.kind, item.value.get("name"), item.value.get("arguments")) {
+        ("function_call", None | Some(Value::Null), _) => format!("Missing required parameter: 'input[{index}].name'."),
+        ("function_call", Some(Value::String(name)), _) if name.is_empty() && demands.own_schema => format!(
+            "Invalid 'input[{index}].name': empty string. Expected a string with minimum length 1, but got an empty \
+             string instead."
+        ),
+        ("tool_search_call", _, Some(Value::String(_))) => {
+            format!("Invalid type for 'input[{index}].arguments': expected an object, but got a string instead.")
+        }
+        _ => return Ok(()),
+    };
+    refuse(words, item.pairs())
 }
 
 /// Checks the members of an output.
