@@ -98,8 +98,8 @@ struct ResponsesItem<'a> {
     is_named: bool,
     /// The fault of a `name` without a text.
     name_fault: Option<NameFault>,
-    /// Set if `arguments` is a string.
-    has_text_arguments: bool,
+    /// The JSON type of `arguments`.
+    arguments_kind: Option<JsonKind>,
     content: Option<Span>,
     /// Set if `execution` is `server`.
     run_by_server: bool,
@@ -310,7 +310,7 @@ impl<'a> ResponsesReader<'a> {
             b"function_call" => CallFault::new(None, item.name_fault).map(FlawKind::Call),
             // `Invalid type for 'input[1].arguments': expected an object, but got a string instead.`
             // (farion1231/cc-switch#5062, 2026-07).
-            b"tool_search_call" if item.has_text_arguments => {
+            b"tool_search_call" if item.arguments_kind == Some(JsonKind::String) => {
                 CallFault::new(Some(InputFault::Text), None).map(FlawKind::Call)
             }
             b"tool_search_call" => None,
@@ -366,7 +366,7 @@ impl<'a> ResponsesItem<'a> {
                 self.name_fault = call_checks::read_name_fault(cursor)?;
             }
             b"arguments" => {
-                self.has_text_arguments = cursor.peek_kind() == JsonKind::String;
+                self.arguments_kind = Some(cursor.peek_kind());
                 cursor.skip_value()?;
             }
             b"content" => self.content = Some(cursor.skip_value()?),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Verdict, contents, messages, refuse, refuse_plainly};
 
 /// The requirements of one reader of the format.
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent demands")]
 pub(super) struct Rules {
     /// Largest length of an id.
     id_max: usize,
