@@ -9,6 +9,7 @@ use crate::{
     wire::{
         Format,
         json::{Json, JsonKind},
+        openai_chat,
     },
     work,
 };
@@ -95,22 +96,29 @@ fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a stored result with the id that its call has in this body.
+/// Returns a stored result with the id that its call has in this body, and with a content that the provider takes.
 pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
     work::count_bytes(block.len());
     let json = Json::new(block.as_bytes());
-    let edit = json
-        .root_span()
-        .ok()
-        .zip(id)
-        .and_then(|(root, id)| format.set_result_id(json, root, id));
-    let Some(Edit { span, pieces }) = edit else {
+    let Ok(root) = json.root_span() else {
         return vec![Piece::Made(block.to_owned())];
     };
+    let set_id = id.and_then(|id| format.set_result_id(json, root, id));
+    // It is stored as the client sent it, so what is mended in a body is mended here too.
+    let content = json.member(root, "content").filter(|_| format == Format::OpenAiChat);
+    let is_data = content.is_some_and(|content| openai_chat::read::is_data(json, content));
+    let set_content = is_data.then(|| openai_chat::write::set_content_as_text(json, root));
+    let mut edits: Vec<Edit> = set_id.into_iter().chain(set_content.flatten()).collect();
+    edits.sort_by_key(|edit| edit.span);
     // The block is not part of the body, so its bytes are copied and not referred to by span.
     let text = |range: std::ops::Range<usize>| Piece::Made(block.get(range).unwrap_or_default().to_owned());
-    let mut all = vec![text(0..span.start)];
-    all.extend(pieces);
-    all.push(text(span.end..block.len()));
+    let (mut all, mut from) = (Vec::new(), 0);
+    for edit in edits {
+        work::count(edit.pieces.len());
+        all.push(text(from..edit.span.start));
+        all.extend(edit.pieces);
+        from = edit.span.end;
+    }
+    all.push(text(from..block.len()));
     all
 }

@@ -138,3 +138,30 @@ fn a_ledger_result_is_restored_instead_of_a_placeholder() {
     assert_eq!(done.report.actions.get(&Action::Restore), Some(&1));
     assert_eq!(done.report.actions.get(&Action::Placeholder), None);
 }
+
+#[test]
+fn a_restored_result_gets_a_content_that_the_provider_takes() {
+    let given = Bytes::from_static(
+        br#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"user","content":"on"}]}"#,
+    );
+    let policy = RepairPolicy::default();
+    let paired = parse(&given, Wire::OPENAI_CHAT)
+        .unwrap()
+        .pair(PairingContext::new(&policy));
+    // As the client sent it, before it dropped it.
+    let block = r#"{"tool_call_id":"call_1","content":{"a": [1]},"role":"tool"}"#;
+    let known = KnownAnswers {
+        results: paired
+            .all_calls()
+            .into_iter()
+            .map(|call| (call.key, RealResult::Block(block.to_owned())))
+            .collect(),
+        ..KnownAnswers::default()
+    };
+    let done = repair_with(&given, Wire::OPENAI_CHAT, &policy, &known).unwrap();
+    let text = messages(&done.body.to_vec());
+    assert!(
+        text.contains(r#"{"tool_call_id":"call_1","content":"{\"a\": [1]}","role":"tool"}"#),
+        "{text}"
+    );
+}

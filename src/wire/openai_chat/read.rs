@@ -88,7 +88,7 @@ impl<'a> ChatReader<'a> {
             _ => self.conversation.rewind_to(mark),
         }
         if role == Role::Tool {
-            if content.is_some_and(|(content, kind)| self.is_data(content, kind)) {
+            if fields.content.is_some_and(|content| is_data(self.json, content)) {
                 let part = PartId::new(self.conversation.parts.len());
                 push_flaw(&mut self.conversation, Some(part), FlawKind::ResultContent);
             }
@@ -116,24 +116,6 @@ impl<'a> ChatReader<'a> {
             _ => return,
         };
         push_flaw(&mut self.conversation, None, kind);
-    }
-
-    /// Returns `true` if the content of a result is an object, or a list with an element that is no content part.
-    ///
-    /// `Missing required parameter: 'messages[2].content[0].type'.` (langchain-ai/langchainjs#11092, 2026-06), `Input
-    /// should be a valid dictionary` (NousResearch/hermes-agent#48244, 2026-06).
-    fn is_data(&self, content: Span, kind: JsonKind) -> bool {
-        let json = self.json;
-        let is_part = |element| json.kind(element) == JsonKind::Object && json.string_member(element, "type").is_some();
-        match kind {
-            JsonKind::Object => true,
-            JsonKind::Array => {
-                let mut has_data = false;
-                let walked = json.for_each_element(content, |element| has_data |= !is_part(element));
-                walked.is_ok() && has_data
-            }
-            JsonKind::String | JsonKind::Null | JsonKind::Other => false,
-        }
     }
 
     /// Reads a list of calls. Returns `true` if there is one.
@@ -193,6 +175,23 @@ pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
         name: name.and_then(|name| json.only_string(name)),
         input: arguments.or(input),
         toolset: None,
+    }
+}
+
+/// Returns `true` if the content of a result is an object, or a list with an element that is no content part.
+///
+/// `Missing required parameter: 'messages[2].content[0].type'.` (langchain-ai/langchainjs#11092, 2026-06), `Input should
+/// be a valid dictionary` (NousResearch/hermes-agent#48244, 2026-06).
+pub(crate) fn is_data(json: Json<'_>, content: Span) -> bool {
+    let is_part = |element| json.kind(element) == JsonKind::Object && json.string_member(element, "type").is_some();
+    match json.kind(content) {
+        JsonKind::Object => true,
+        JsonKind::Array => {
+            let mut has_data = false;
+            let walked = json.for_each_element(content, |element| has_data |= !is_part(element));
+            walked.is_ok() && has_data
+        }
+        JsonKind::String | JsonKind::Null | JsonKind::Other => false,
     }
 }
 
