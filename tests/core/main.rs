@@ -20,6 +20,7 @@ mod answer_items;
 mod cases;
 mod continuity_gaps;
 mod deepseek_referee;
+mod flaw_properties;
 mod foreign_thinking_properties;
 mod fuzz_checks;
 mod judge_cases;
