@@ -35,6 +35,7 @@ use super::{
         series::{self, SeriesPage},
         sessions::{self, SessionsPage},
         status::{self, StatusView},
+        stuck_sessions::{self, StuckSessionsPage},
         usage::{self, UsagePage},
     },
     webhooks,
@@ -81,6 +82,7 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(list_repairs))
         .routes(routes!(show_repair))
         .routes(routes!(list_failures))
+        .routes(routes!(list_stuck_sessions))
         .routes(routes!(show_usage))
         .routes(routes!(list_sessions))
         .routes(routes!(list_profiles))
@@ -123,7 +125,7 @@ async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
     Json(series::series_page(&parts.telemetry))
 }
 
-/// The query of `/admin/v1/repairs`.
+/// The query of lists in memory.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RowsQuery {
@@ -178,6 +180,29 @@ async fn list_failures(
 ) -> Result<Json<FailuresPage>, AdminProblem> {
     let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
     Ok(Json(failures::failures_page(&parts.telemetry, limit)))
+}
+
+/// Lists sessions that a provider refuses again and again, the last refusal first
+///
+/// A session is stuck after three refusals with one error that the proxy does not know. It leaves the list when one of
+/// its requests succeeds, or a day after the last refusal.
+#[utoipa::path(get, path = "/admin/v1/stuck-sessions", tag = "watch", params(RowsQuery), responses(
+    (status = 200, description = "masked error, status, names and request id; never content", body = StuckSessionsPage),
+    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+))]
+async fn list_stuck_sessions(
+    State(parts): State<AdminState>,
+    QueryParams(rows): QueryParams<RowsQuery>,
+) -> Result<Json<StuckSessionsPage>, AdminProblem> {
+    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
+    let dates = DateConverter::at_present();
+    Ok(Json(stuck_sessions::stuck_sessions_page(
+        &parts.telemetry,
+        limit,
+        dates,
+    )))
 }
 
 /// Returns the traffic of the last 15 minutes by model, client, client token and upstream

@@ -93,8 +93,8 @@ struct AdminEventStream {
 /// Streams updates as they happen
 #[utoipa::path(get, path = "/admin/v1/events", operation_id = "events", tag = "watch", responses(
     (status = 200,
-        description = "`tick` every second; `repair` and `failure` as they happen; `status`, `profiles`, `late` and \
-            `usage` at the start and when they change, each as its path returns it; `sessions` with the lanes that \
+        description = "`tick` every second; `repair` and `failure` as they happen; `status`, `profiles`, `late`, \
+            `usage` and `stuck-sessions` at the start and when they change, each as its path returns it; `sessions` with the lanes that \
             changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     AdminState,
-    views::{DateConverter, late, profiles, sessions, status, usage},
+    views::{DateConverter, late, profiles, sessions, status, stuck_sessions, usage},
 };
 use crate::{
     clock,
@@ -26,6 +26,8 @@ const PARTS_AGE_MAX: Duration = Duration::from_millis(500);
 const LANES_AGE_MAX: Duration = Duration::from_secs(2);
 /// Age of the pair of clocks. A new pair may change dates by a second, which would send parts that are the same.
 const DATES_AGE_MAX: Duration = Duration::from_secs(60);
+/// Limit of stuck sessions that a stream keeps up to date.
+const STUCK_MAX: usize = 50;
 /// Limit of lanes that a stream keeps up to date.
 const LANES_MAX: usize = 100;
 /// Members that change with time alone. They are sent, but they are no reason to send.
@@ -126,6 +128,10 @@ impl LiveParts {
                 LivePart::new("profiles", &profiles::profiles_page(profiles, dates)),
                 LivePart::new("late", &late::late_page(&state.telemetry, &state.late)),
                 LivePart::new("usage", &usage::usage_page(&state.telemetry)),
+                LivePart::new(
+                    "stuck-sessions",
+                    &stuck_sessions::stuck_sessions_page(&state.telemetry, STUCK_MAX, dates),
+                ),
             ])
         });
         let lanes = renewed(&mut cached.lanes, now, LANES_AGE_MAX, || {

@@ -6,7 +6,7 @@
 //! | `log` | log lines; one for each exchange |
 //! | `metrics` | tables of metrics, and the metrics page |
 //! | `traces` | spans, and their export to a collector |
-//! | [`dashboard`] | the feed of the dashboard: last repairs, late results, counts of the last hour |
+//! | [`dashboard`] | the feed of the dashboard: last repairs, late results, stuck sessions, counts of the last hour |
 //!
 //! None of them contains content, secrets or query strings. `events` imports no other folder; all others import it.
 
@@ -17,7 +17,7 @@ mod metrics;
 mod totals;
 mod traces;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
@@ -33,7 +33,7 @@ use crate::{
     upstream::NetworkCause,
 };
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
-use events::{ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted};
+use events::{AskedConversation, ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted, UnreadRefusal};
 use metrics::Metrics;
 use totals::TotalsTable;
 use traces::Tracer;
@@ -77,8 +77,9 @@ impl Telemetry {
 
     /// Replaces the names of upstreams, as after a reload.
     pub fn set_upstreams<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
-        self.metrics
-            .set_upstreams(upstreams.into_iter().map(Into::into).collect());
+        let names: BTreeSet<String> = upstreams.into_iter().map(Into::into).collect();
+        self.dashboard.retain_upstreams(|upstream| names.contains(upstream));
+        self.metrics.set_upstreams(names);
     }
 
     /// Records the start of an exchange; [`record_exchange`](Self::record_exchange) must follow.
@@ -96,6 +97,35 @@ impl Telemetry {
         if let Some(tracer) = &self.tracer {
             tracer.export_exchange(event);
         }
+    }
+
+    /// Records a refusal in words that the proxy does not know, and once that its session is stuck. `event` is that of
+    /// its exchange, as far as it is known.
+    pub fn record_unread_refusal(&self, refusal: UnreadRefusal, event: &ExchangeEnded) {
+        let (upstream, text) = (refusal.conversation.upstream.clone(), refusal.text.clone());
+        let status = refusal.status;
+        if !self.dashboard.record_refusal(refusal, event) {
+            return;
+        }
+        self.metrics
+            .upstreams
+            .stuck_sessions
+            .count([configured_label(&upstream)]);
+        let (request_id, lane) = (&event.request_id, event.lane.as_deref());
+        tracing::warn!(
+            upstream = &*upstream,
+            status,
+            lane,
+            request_id,
+            refusal = &*text,
+            "a session is stuck: the provider refused it three times in words that the proxy does not know"
+        );
+    }
+
+    /// Records that a provider accepted a request, whose conversation is not stuck any more. `None` if it was no turn of
+    /// one.
+    pub fn record_success(&self, conversation: impl FnOnce() -> Option<AskedConversation>) {
+        self.dashboard.record_success(conversation);
     }
 
     /// Returns the totals of all exchanges that have ended.

@@ -48,7 +48,8 @@ pub use item_chain::{CHAIN_BYTES, ChainItem, ContinuedBody, ItemChain, UnjoinedI
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{
-    FoundRefusal, REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts, RowFault, RowTexts,
+    FoundRefusal, MASKED_BYTES_MAX, REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts,
+    RowFault, RowTexts, names_history,
 };
 pub(crate) use signatures::{remove_gemini_signature, thinking_signature, verifies_signatures};
 pub use thinking_switch::is_thinking_off;

@@ -157,6 +157,27 @@ export function failure(random, ms, hostile) {
   return { id, at: iso(ms), upstream, format: upstream === "anthropic" ? "anthropic" : "openai_chat", lane: hex(random, 12), stalled_tool: null, cause: null, ...who(random, upstream, hostile), ...pick(random, FAILURES) };
 }
 
+/** Sessions that a provider refuses again and again. */
+export function stuck(now, busy, hostile) {
+  const session = (refusal, refusals, seconds, names) => ({
+    refusal: hostile ? HOSTILE : refusal,
+    refusals,
+    status: 400,
+    id: `0199${"0".repeat(4)}-0000-7000-b000-${String(seconds).padStart(12, "0")}`,
+    first_at: iso(now - (seconds + 300) * 1000),
+    at: iso(now - seconds * 1000),
+    format: "anthropic",
+    caller: "9f86d081",
+    ...names,
+    ...(hostile && { model: HOSTILE, client: HOSTILE, token: HOSTILE }),
+  });
+  const sessions = [
+    session("messages.<n>.content.<n>.image.source.base64: the image <word> exceeds <n> MB maximum", 4, 40, { upstream: "anthropic", model: "claude-sonnet-4-5", client: "claude-cli/2.0.14", token: "team-a", lane: "5f2c7d0a91be" }),
+    session("<word> roles must alternate user/assistant/<word>", 3, 900, { upstream: "local", model: null, client: null, token: null, lane: null }),
+  ];
+  return busy ? { stuck: sessions.length, sessions } : { stuck: 0, sessions: [] };
+}
+
 /** The traffic of the last minutes by name. */
 export function usage(busy, hostile) {
   const row = (name, requests, failures = 0) => ({ name: hostile && name ? HOSTILE : name, requests, failures, repaired: Math.round(requests / 20), input_tokens: requests * 9_100, output_tokens: requests * 260 });

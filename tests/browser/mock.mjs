@@ -82,11 +82,11 @@ export class Mock {
   /** Sends each part that is not as this feed has it, as the proxy does. */
   sendParts(feed) {
     const first = this.lanes.slice(0, 100);
-    const all = { status: this.body("status"), profiles: this.body("profiles"), late: this.body("late"), usage: this.body("usage"), sessions: { ...this.totals(), changed: first, gone: [] } };
+    const all = { status: this.body("status"), profiles: this.body("profiles"), late: this.body("late"), usage: this.body("usage"), "stuck-sessions": this.body("stuck-sessions"), sessions: { ...this.totals(), changed: first, gone: [] } };
     const told = this.told.get(feed) ?? {};
     this.told.set(feed, told);
     for (const [name, body] of Object.entries(all)) {
-      const stable = JSON.stringify(body, (key, value) => (["uptime_seconds", "idle_seconds", "seconds", "seconds_left", "since", "until", "at"].includes(key) ? undefined : value));
+      const stable = JSON.stringify(body, (key, value) => (["uptime_seconds", "idle_seconds", "seconds", "seconds_left", "since", "until", "at", "first_at"].includes(key) ? undefined : value));
       if (told[name] === stable) continue;
       told[name] = stable;
       feed.write(`event: ${name}\ndata: ${JSON.stringify(body)}\n\n`);
@@ -191,6 +191,7 @@ export class Mock {
     if (path === "repairs") return { kept: this.repairs.length, repairs: this.repairs.slice(0, Number(query.get("limit") ?? 50)) };
     if (path.startsWith("repairs/")) return this.repairs.find(({ id }) => id === decodeURIComponent(path.slice(8)));
     if (path === "failures") return { kept: this.failures.length, failures: this.failures.slice(0, Number(query.get("limit") ?? 50)) };
+    if (path === "stuck-sessions") return data.stuck(now, this.busy && !this.unstuck, this.hostile);
     if (path === "usage") return data.usage(this.busy, this.hostile);
     if (path === "sessions") return this.sessions(query);
     if (path === "profiles") return this.busy ? data.profiles(now, this.cleared, this.hostile) : { profiles: [], breakers: [] };

@@ -84,7 +84,7 @@ export const tenThousandLanes = (browser) =>
 export const hostileEverywhere = (browser) =>
   at(browser, "hostile", { look: "narrow" }, async (page) => {
     await live(page);
-    for (const part of ["#failures-rows", "#repairs", "#charts", "#sessions-busy", "#profiles", "#late-rows"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
+    for (const part of ["#failures-rows", "#repairs", "#stuck-rows", "#charts", "#sessions-busy", "#profiles", "#late-rows"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
     await page.locator(".repair").first().click();
     assert.equal(await page.locator("img:not(.brand img)").count(), 0);
     await fits(page);
@@ -332,6 +332,27 @@ export const lateResultsAreListed = (browser) =>
     await until(async () => asked().slice(before), (lines) => lines.some((line) => line.includes("state=evidence")), "the list is read again");
     await page.getByText("9 waiting for delivery").waitFor();
   });
+
+export const stuckSessionsAreShownWhileThereAreSome = async (browser) => {
+  for (const look of ["light", "narrow"]) {
+    await at(browser, "live", { look }, async (page, mock) => {
+      await live(page);
+      const rows = page.locator("#stuck-rows > li");
+      await rows.nth(1).waitFor();
+      const first = await rows.first().innerText();
+      for (const wanted of ["the image <word> exceeds <n> MB maximum", "anthropic", "claude-sonnet-4-5", "team-a", "lane", "4 refusals"]) {
+        assert.ok(first.includes(wanted), `a row says “${wanted}”:\n${first}`);
+      }
+      await accessible(page);
+      await fits(page);
+      await page.locator("#stuck").screenshot({ path: `${PICTURES}stuck-${look}.png` });
+      await rows.first().getByRole("button", { name: "Copy the error" }).click();
+      assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^messages\.<n>/);
+      mock.unstuck = true;
+      await until(() => page.locator("#stuck").isHidden(), (hidden) => hidden, "no session is stuck any more");
+    });
+  }
+};
 
 export const rareListsAreHidden = (browser) =>
   at(browser, "quiet", { look: "narrow" }, async (page) => {

@@ -88,6 +88,27 @@ declare namespace Api {
     attempts: number;
   }
 
+  interface StuckSession {
+    refusal: string;
+    refusals: number;
+    status: number;
+    id: string;
+    first_at: string;
+    at: string;
+    upstream: string;
+    format: string | null;
+    model: string | null;
+    client: string | null;
+    token: string | null;
+    caller: string;
+    lane: string | null;
+  }
+
+  interface StuckSessions {
+    stuck: number;
+    sessions: StuckSession[];
+  }
+
   interface UsageRow {
     name: string | null;
     requests: number;

@@ -14,6 +14,7 @@ import { Feed } from "./live.js";
 import { Profiles } from "./profiles.js";
 import { Repairs } from "./repairs.js";
 import { Sessions } from "./sessions.js";
+import { showStuck } from "./stuck.js";
 import { Waiting } from "./waiting.js";
 
 /** Without a feed, all is asked for so often. */
@@ -51,6 +52,7 @@ const parts = {
 	profiles: takeProfiles,
 	late: takeLate,
 	usage: (/** @type {Api.Usage} */ usage) => charts.usage.take(usage),
+	"stuck-sessions": showStuck,
 	sessions: takeSessions,
 };
 
@@ -123,7 +125,7 @@ async function loadFailures() {
 async function loadParts() {
 	const [page] = await Promise.all([
 		get("sessions?limit=100"),
-		...["status", "profiles", "late", "usage"].map(async (part) => parts[/** @type {"status"} */ (part)](await get(part))),
+		...["status", "profiles", "late", "usage", "stuck-sessions"].map(async (part) => parts[/** @type {"status"} */ (part)](await get(part))),
 	]);
 	sessions.reset();
 	takeSessions({ ...page, changed: page.latest, gone: [] });

@@ -12,6 +12,7 @@ pub(super) mod repairs;
 pub(super) mod series;
 pub(super) mod sessions;
 pub(super) mod status;
+pub(super) mod stuck_sessions;
 pub(super) mod usage;
 
 use std::time::{Duration, Instant};

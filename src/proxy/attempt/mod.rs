@@ -7,6 +7,7 @@ mod profile_choice;
 mod recovery;
 mod send;
 mod success;
+mod unread_refusal;
 
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
@@ -441,6 +442,7 @@ impl Attempts<'_> {
         if tried.verdict.class == Class::Success {
             hold = success::settle_success(self, log).await;
         } else {
+            unread_refusal::report_unread(self, &tried, log);
             // The text of an unread error may name another class. It is reported when it was relayed.
             if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {
                 log.report_verdict(tried.verdict, &tried.hints);

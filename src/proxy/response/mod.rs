@@ -141,6 +141,14 @@ impl ProviderAnswer {
         error_info
     }
 
+    /// Returns the body. `None` if it was not read, or not to its end.
+    pub(super) fn whole_body(&self) -> Option<&[u8]> {
+        match self.response.body() {
+            ProviderBody::Whole(body) => Some(body),
+            ProviderBody::Streamed(..) => None,
+        }
+    }
+
     /// Judges an answer with a status of success by its head. `None` if a model may have given it.
     pub(super) fn foreign_verdict(&self) -> Option<Verdict> {
         if !self.asks_model || self.status().as_u16() >= 400 {

@@ -33,7 +33,8 @@ pub struct ExchangeNames {
 }
 
 impl ExchangeNames {
-    fn of_exchange(event: &ExchangeEnded) -> Self {
+    /// Returns the names that are known of an exchange.
+    pub(super) fn of_exchange(event: &ExchangeEnded) -> Self {
         Self {
             model: event.model.clone(),
             client: event.client.clone(),

@@ -15,9 +15,14 @@ use super::{
     entries::{DashboardUpdate, FailureEntry, LateCallLabel, LateResultChange, RepairEntry},
     history::{CountHistory, HistoryStep},
     structure::{StructureChange, StructureJob},
+    stuck_sessions::{RefusedSessions, StuckSession},
     usage::{UsageCounts, UsageHistory, UsageKind},
 };
-use crate::{clock, session_table::DetachReason, telemetry::events::ExchangeEnded};
+use crate::{
+    clock,
+    session_table::DetachReason,
+    telemetry::events::{AskedConversation, ExchangeEnded, UnreadRefusal},
+};
 
 /// Limit of repairs in the feed.
 const REPAIRS_MAX: usize = 500;
@@ -43,6 +48,7 @@ pub struct DashboardFeed {
     entries: Mutex<FeedEntries>,
     history: Mutex<CountHistory>,
     usage: Mutex<UsageHistory>,
+    refused: RefusedSessions,
     updates: broadcast::Sender<DashboardUpdate>,
     structure_jobs: mpsc::Sender<StructureJob>,
 }
@@ -83,6 +89,7 @@ impl Default for DashboardFeed {
             entries: Mutex::new(entries),
             history: Mutex::default(),
             usage: Mutex::default(),
+            refused: RefusedSessions::default(),
             updates: broadcast::Sender::new(UPDATES_MAX),
             structure_jobs,
         }
@@ -122,6 +129,11 @@ impl DashboardFeed {
         let kept = all.len();
         all.truncate(limit);
         (kept, all)
+    }
+
+    /// Returns the sessions that a provider refuses in words that the proxy does not know, the last refusal first.
+    pub fn stuck_sessions(&self) -> Vec<StuckSession> {
+        self.refused.stuck_sessions()
     }
 
     /// Returns the names of a kind with their counts in the last minutes, those with the most requests first.
@@ -187,6 +199,21 @@ impl DashboardFeed {
     pub(in crate::telemetry) fn record_detached_calls(&self, why: DetachReason, calls: u64) {
         self.lock_history()
             .add_count(clock::unix_time(), ("detached", why.label()), calls);
+    }
+
+    /// Counts a refusal that the proxy does not know. Returns `true` if the session is stuck from now on.
+    pub(in crate::telemetry) fn record_refusal(&self, refusal: UnreadRefusal, event: &ExchangeEnded) -> bool {
+        self.refused.record_refusal(refusal, event)
+    }
+
+    /// Forgets the refusals of a conversation that has gone on.
+    pub(in crate::telemetry) fn record_success(&self, conversation: impl FnOnce() -> Option<AskedConversation>) {
+        self.refused.record_success(conversation);
+    }
+
+    /// Forgets the refusals of upstreams that are not configured any more.
+    pub(in crate::telemetry) fn retain_upstreams(&self, is_configured: impl Fn(&str) -> bool) {
+        self.refused.retain_upstreams(is_configured);
     }
 
     /// Sends an update to all subscribers.

@@ -2,10 +2,12 @@
 
 mod exchange;
 mod handshake;
+mod refusal;
 mod trace;
 
 pub use exchange::{AnswerSummary, ExchangeEnded};
 pub use handshake::HandshakeFault;
+pub use refusal::{AskedConversation, UnreadRefusal};
 pub(super) use trace::TraceTarget;
 pub use trace::{ExchangeTrace, ModelRequest};
 

@@ -76,6 +76,7 @@ impl Metrics {
     /// Creates every metric, at zero. `upstreams` are the configured names.
     pub(super) fn new(upstreams: BTreeSet<String>) -> Self {
         let mut page = MetricsPage::new();
+        let first_names = upstreams.clone();
         let metrics = Self {
             exchanges: ExchangeMetrics::register(&mut page),
             repairs: RepairMetrics::register(&mut page),
@@ -90,6 +91,7 @@ impl Metrics {
             upstream_names: UpstreamNames::new(upstreams),
             page,
         };
+        metrics.upstreams.show_upstreams(first_names.iter());
         // The process only starts if its configuration was loaded.
         metrics.instance.record_reload(true);
         metrics
@@ -97,6 +99,7 @@ impl Metrics {
 
     /// Replaces the configured names of upstreams.
     pub(super) fn set_upstreams(&self, names: BTreeSet<String>) {
+        self.upstreams.show_upstreams(names.iter());
         self.upstream_names.replace_names(names);
     }
 

@@ -4,7 +4,7 @@
 
 use super::{
     family::{CounterFamily, GaugeFamily, HistogramFamily},
-    label_sets::LabelSpace,
+    label_sets::{LabelSpace, LabelValue},
     page::metric_table,
 };
 use crate::{
@@ -24,6 +24,8 @@ const PROFILE_STATE_SETS_MAX: usize = 288;
 const ROTATION_SETS_MAX: usize = 60;
 const ATTEMPT_SETS_MAX: usize = 192;
 const BREAKER_SETS_MAX: usize = 60;
+/// Label sets of `stuck_sessions`: twelve upstreams.
+const STUCK_SETS_MAX: usize = 12;
 /// Classes of attempts: the label sets of `attempts` that folding may add.
 const ATTEMPT_CLASSES_MAX: usize = 40;
 
@@ -64,10 +66,23 @@ metric_table! {
             "Breakers of endpoints and models with recent failures, by state; an open breaker blocks retries",
             LabelSpace::open(["upstream", "state"], BREAKER_SETS_MAX).folding(["upstream"], BreakerState::ALL.len()),
         );
+        stuck_sessions: CounterFamily<1> = page.counters(
+            "stuck_sessions",
+            "Sessions that a provider refused three times with one error that the proxy does not know: they are stuck",
+            LabelSpace::open(["upstream"], STUCK_SETS_MAX).folding(["upstream"], 1),
+        );
     }
 }
 
 impl UpstreamMetrics {
+    /// Puts upstreams on the page before any of their sessions is stuck: the first one must be an increase.
+    pub(super) fn show_upstreams<'n>(&self, names: impl Iterator<Item = &'n String>) {
+        // Further ones share a series that says nothing at zero.
+        for name in names.take(STUCK_SETS_MAX) {
+            self.stuck_sessions.add([LabelValue::Owned(name.clone())], 0);
+        }
+    }
+
     /// Measures the phases of the provider's answer that an exchange reached.
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
         let phases = [("headers", event.upstream_head), ("body", event.upstream_body)];

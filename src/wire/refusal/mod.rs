@@ -9,11 +9,14 @@
 mod fault;
 mod ids;
 mod kind;
+mod known_words;
+mod masked_text;
 mod pattern;
 mod read;
 mod table;
 
 pub use fault::RowFault;
 pub use kind::{Refusal, RefusalKind};
+pub use masked_text::{MASKED_BYTES_MAX, names_history};
 pub use read::REFUSAL_BYTES_MAX;
 pub use table::{FoundRefusal, RefusalRow, RefusalTable, RefusalTexts, RowTexts};

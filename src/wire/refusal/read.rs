@@ -15,9 +15,9 @@ use crate::{
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest number of error bodies that are nested as text.
-const LAYERS_MAX: u8 = 3;
+pub(super) const LAYERS_MAX: u8 = 3;
 /// Largest number of objects and arrays around the text of an error body.
-const NESTING_MAX: u8 = 7;
+pub(super) const NESTING_MAX: u8 = 7;
 /// Largest number of leads before a text.
 const LEADS_MAX: usize = 6;
 
@@ -25,7 +25,7 @@ const LEADS_MAX: usize = 6;
 const LITELLM_LAST_LINE: &[u8] = b"Available Model Group Fallbacks=";
 
 /// The members of error bodies under which the text may be.
-const TEXT_MEMBERS: &[&[u8]] = &[
+pub(super) const TEXT_MEMBERS: &[&[u8]] = &[
     b"error",
     b"message",
     // AWS.
@@ -168,7 +168,7 @@ fn placed_text(json: Json<'_>, place: Span, text: Span) -> Option<PlacedText> {
 }
 
 /// Decodes bytes that Python printed as `b'…'`, up to the closing `quote`. Line breaks become blanks.
-fn unescape_python(mut text: &[u8], quote: u8) -> Vec<u8> {
+pub(super) fn unescape_python(mut text: &[u8], quote: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     loop {
         let (byte, rest) = match text {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::{
     fault::RowFault,
     kind::{Refusal, RefusalKind},
+    known_words::KnownWords,
     pattern::{Pattern, is_place},
 };
 
@@ -84,6 +85,8 @@ pub struct RefusalTable {
     rows: Vec<RefusalRow>,
     leads: Vec<Pattern>,
     place_names: Vec<String>,
+    /// The words of all texts and leads, and of other errors.
+    words: KnownWords,
 }
 
 impl RefusalTable {
@@ -91,9 +94,15 @@ impl RefusalTable {
     pub fn compile(texts: &RefusalTexts) -> Result<Self, RowFault> {
         let rows = texts.row.iter().map(RefusalRow::compile);
         let leads = texts.leads.iter().map(|lead| Pattern::compile(lead));
+        let (rows, leads): (Vec<RefusalRow>, Vec<Pattern>) =
+            (rows.collect::<Result<_, _>>()?, leads.collect::<Result<_, _>>()?);
+        let of_rows = rows.iter().flat_map(|row| row.texts.iter().chain(&row.then));
+        let literals = of_rows.chain(&leads).flat_map(Pattern::literals);
+        let words = KnownWords::new(literals.filter_map(|literal| std::str::from_utf8(literal).ok()));
         Ok(Self {
-            rows: rows.collect::<Result<_, _>>()?,
-            leads: leads.collect::<Result<_, _>>()?,
+            rows,
+            leads,
+            words,
             place_names: texts.place_names.clone(),
         })
     }
@@ -103,14 +112,9 @@ impl RefusalTable {
         &self.rows
     }
 
-    /// Returns the words of all texts and leads, in lower case, without their slots.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        let texts = self.rows.iter().flat_map(|row| row.texts.iter().chain(&row.then));
-        let literals = texts.chain(&self.leads).flat_map(Pattern::literals);
-        literals
-            .filter_map(|literal| std::str::from_utf8(literal).ok())
-            .flat_map(|literal| literal.split(|letter: char| !letter.is_alphanumeric() && letter != '_'))
-            .filter(|word| !word.is_empty())
+    /// Returns the words that are kept of a refusal.
+    pub(super) const fn words(&self) -> &KnownWords {
+        &self.words
     }
 
     /// Returns `true` if a place in a body may be written like this.

@@ -260,7 +260,10 @@ async fn the_stream_sends_each_part_once_and_again_when_it_changes() {
         names.filter(|name| name != "tick").collect()
     };
     let first = next_events(&mut stream, 3).await;
-    assert_eq!(parts(&first), ["status", "profiles", "late", "usage", "sessions"]);
+    assert_eq!(
+        parts(&first),
+        ["status", "profiles", "late", "usage", "stuck-sessions", "sessions"]
+    );
     for (name, data) in &first {
         if name != "tick" && name != "sessions" {
             let same = page(&router, &format!("/admin/v1/{name}")).await;

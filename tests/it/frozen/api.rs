@@ -158,6 +158,7 @@ async fn admin_pages_have_the_documented_keys() {
         ("/admin/v1/series", "SeriesPage"),
         ("/admin/v1/repairs", "RepairsPage"),
         ("/admin/v1/failures", "FailuresPage"),
+        ("/admin/v1/stuck-sessions", "StuckSessionsPage"),
         ("/admin/v1/usage", "Usage"),
         ("/admin/v1/sessions", "SessionsPage"),
         ("/admin/v1/profiles", "ProfilesPage"),

@@ -58,6 +58,7 @@ pub(crate) mod smuggling;
 pub(crate) mod streaming;
 pub(crate) mod strict_memory;
 pub(crate) mod strict_provider;
+pub(crate) mod stuck_sessions;
 pub(crate) mod swapped_callers;
 pub(crate) mod tls;
 pub(crate) mod worked_sequences;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::rotation::ProfileState,
+    auth::{Caller, Principal, rotation::ProfileState},
     policy::{Reason, Side, breaker},
     provider::BUILT_IN,
+    session::TurnMark,
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
-        events::{ExchangeEnded, ResultPosted},
+        events::{AskedConversation, ExchangeEnded, ResultPosted, UnreadRefusal},
     },
     upstream::NetworkCause,
     wire::Format,
@@ -89,6 +90,7 @@ impl Fleet {
                     telemetry.record_rotation(upstream, profile, reason);
                 }
             }
+            stick_session(telemetry, upstream);
             exchanges(telemetry, upstream);
         }
         exchanges(telemetry, "nowhere");
@@ -113,6 +115,25 @@ impl Fleet {
         }
         telemetry.record_late_delivery(Duration::from_secs(5), None);
         self.publish(telemetry);
+    }
+}
+
+/// Records the refusals that make a session stuck.
+pub(crate) fn stick_session(telemetry: &Telemetry, upstream: &str) {
+    for _ in 0..3 {
+        let conversation = AskedConversation {
+            caller: Caller::of_account(Principal::NONE),
+            lane: None,
+            upstream: upstream.into(),
+            mark: TurnMark::default(),
+        };
+        let text = "bad tool".into();
+        let refusal = UnreadRefusal {
+            conversation,
+            text,
+            status: 400,
+        };
+        telemetry.record_unread_refusal(refusal, &ended());
     }
 }
 
@@ -197,6 +218,7 @@ fn built_in_upstreams_with_eight_profiles_each_are_not_folded() {
     for upstream in &fleet.upstreams {
         telemetry.record_attempt(upstream, "ok");
         telemetry.record_rotation(upstream, "profile-0", "rate_limit");
+        stick_session(&telemetry, upstream);
     }
     let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_series_folded_total"), Some(0.0));

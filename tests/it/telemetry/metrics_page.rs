@@ -112,7 +112,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 64] = [
+const OURS: [&str; 65] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -142,6 +142,7 @@ const OURS: [&str; 64] = [
     "antiphon_profile_state",
     "antiphon_profile_rotations",
     "antiphon_breakers",
+    "antiphon_stuck_sessions",
     "antiphon_lanes",
     "antiphon_session_forks",
     "antiphon_tool_calls_inflight",
