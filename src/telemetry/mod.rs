@@ -173,7 +173,7 @@ impl Telemetry {
         self.metrics.answers.watcher_blind.inc();
     }
 
-    /// Records a resend after the provider refused the history, by reason: `pairing`, `binding` or `continuity`.
+    /// Records a resend after the provider refused the request, by its reason (`ResendStep::reason`).
     pub fn record_resend(&self, why: &'static str) {
         self.metrics.repairs.second_repairs.count([why]);
     }

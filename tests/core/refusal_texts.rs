@@ -341,7 +341,7 @@ fn file_texts() -> RefusalTexts {
     toml::from_str(include_str!("../../src/refusals/rows.toml")).unwrap()
 }
 
-/// What a client may write so that a provider repeats it before its own words, or after them.
+/// Texts that a client may write so that a provider repeats them before its own words, or after them.
 #[test]
 fn names_of_members_are_no_places() {
     for text in [
@@ -375,6 +375,28 @@ fn a_text_whose_repair_loses_something_is_the_whole_message() {
     }
 }
 
+/// Gateways append their own number.
+#[test]
+fn a_tail_of_a_gateway_ends_the_message() {
+    let text = "messages.1.content.0: Invalid `signature` in `thinking` block (request id: 20261129_x1)";
+    for body in wrapped(text) {
+        assert_eq!(
+            kind_and_ids(&body),
+            Some((RefusalKind::ForeignThinking, String::new())),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn a_row_counts_with_its_statuses_only() {
+    let text = b"Previous response with id 'resp_1' not found.";
+    assert!(TABLE.read_with_status(404, text).is_some());
+    assert!(TABLE.read_with_status(500, text).is_none());
+    assert!([400, 404, 422, 500].iter().all(|status| TABLE.has_status(*status)));
+    assert!(!TABLE.has_status(429));
+}
+
 #[test]
 fn places_are_read_from_other_members() {
     let malformed = Some((RefusalKind::MalformedCall, String::new()));
@@ -395,6 +417,15 @@ fn places_are_read_from_other_members() {
                 r#"{{"error":{{"code":400,"message":"bad","details":[{{"fieldViolations":[{{"field":"messages.1.tool_calls.0.id","description":"{id}"}}]}}]}}}}"#
             ),
             malformed,
+        ),
+        // A place that no text begins with, and what Google calls it.
+        (
+            r#"{"detail":[{"loc":["body","input",3],"msg":"No tool output found for function call call_1."}]}"#.to_owned(),
+            Some((Unanswered, "call_1".to_owned())),
+        ),
+        (
+            r#"{"error":{"message":"bad","details":[{"fieldViolations":[{"field":"contents[1].parts[0]","description":"Corrupted thought signature."}]}]}}"#.to_owned(),
+            Some((RefusalKind::ForeignThinking, String::new())),
         ),
         // A place that the client has named, no place, and another member.
         (
@@ -428,6 +459,7 @@ fn faulty_rows_are_named() {
                 then: Vec::new(),
             }],
             leads: Vec::new(),
+            tails: Vec::new(),
             place_names: Vec::new(),
         };
         RefusalTable::compile(&texts).unwrap_err()
@@ -452,6 +484,14 @@ fn faulty_rows_are_named() {
         RowFault::OpenEnd(format!("{row}words>"))
     );
     assert!(matches!(fault("nothing", row), RowFault::UnknownFault { .. }));
+    let unused = |kind: &str| {
+        let mut texts = file_texts();
+        texts.row.retain(|row| row.fault == kind);
+        texts.row[0].then = vec!["Reason: a reason".to_owned()];
+        RefusalTable::compile(&texts).err()
+    };
+    assert!(matches!(unused("orphan"), Some(RowFault::UnusedSentences(_))));
+    assert_eq!(unused("bound"), None);
     let many = format!("{row}word>{}", " and <word>".repeat(9));
     assert_eq!(fault("orphan", &many), RowFault::TooManySlots(many.clone()));
 }

@@ -9,9 +9,13 @@ const FILE: &str = include_str!("../../src/refusals/rows.toml");
 
 /// A row, with what only tests and documents read.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DocumentedRow {
     pub name: String,
     pub fault: String,
+    pub text: Vec<String>,
+    #[serde(default)]
+    pub then: Vec<String>,
     pub seen: String,
     #[serde(default)]
     pub example: Vec<RowExample>,
@@ -43,9 +47,6 @@ pub struct RowExample {
     pub text: String,
     #[serde(default)]
     pub ids: Vec<String>,
-    /// `true` if the message names the header that the setting for bound thinking needs.
-    #[serde(default)]
-    pub header_named: bool,
 }
 
 /// A heading of `docs/errors.md`, with what is said about it.
@@ -87,12 +88,7 @@ pub static REFUSALS: LazyLock<Vec<KnownRefusal>> = LazyLock::new(|| {
         let examples = row.example.iter().map(move |example| KnownRefusal {
             row: &row.name,
             text: example.text.clone(),
-            kind: match kind {
-                RefusalKind::Bound { .. } => RefusalKind::Bound {
-                    header_named: example.header_named,
-                },
-                kind => kind,
-            },
+            kind,
             ids: Some(example.ids.join(" ")),
         });
         let headings = row.heading.iter().map(move |heading| KnownRefusal {

@@ -112,7 +112,7 @@ struct AttemptResult {
     hints: LimitHints,
     result: Result<ProviderAnswer, ProxyError>,
     /// `true` if the answer is the error with which a stream has begun.
-    began_with_error: bool,
+    is_stream_error: bool,
 }
 
 impl AttemptResult {
@@ -121,7 +121,7 @@ impl AttemptResult {
             verdict,
             hints: LimitHints::default(),
             result: Err(error),
-            began_with_error: false,
+            is_stream_error: false,
         }
     }
 }
@@ -189,20 +189,18 @@ impl Attempts<'_> {
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
     async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
-        let answered = match self.send_request(log).await {
+        let recovered = match self.send_request(log).await {
             Ok(answer) => recovery::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
         };
-        let mut tried = match answered {
-            Ok(answer) => self.judge_answer(answer).await,
+        let mut tried = match recovered {
+            Ok(recovered) => self.judge_answer(recovered.answer).await,
             Err(error) => AttemptResult::failed(error.verdict(), error),
         };
         // A stream that was held may begin with a refusal of the history, and so may that of each resend.
-        let mut sends = 0;
-        while tried.began_with_error && log.event.sends > sends {
-            sends = log.event.sends;
+        while tried.is_stream_error {
             // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-            tried = Box::pin(self.recover_begun(tried, log)).await;
+            tried = Box::pin(self.recover_from_stream_error(tried, log)).await;
         }
         AttemptResult {
             verdict: self.limit_scope(tried.verdict, log).await,
@@ -211,15 +209,19 @@ impl Attempts<'_> {
     }
 
     /// Resends the request if the error with which its stream has begun refuses the history.
-    async fn recover_begun(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> AttemptResult {
-        let sends = log.event.sends;
+    async fn recover_from_stream_error(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> AttemptResult {
         let recovered = match tried.result {
             Ok(answer) => recovery::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
         };
         match recovered {
-            Ok(answer) if log.event.sends > sends => self.judge_answer(answer).await,
-            result => AttemptResult { result, ..tried },
+            Ok(recovered) if recovered.is_new => self.judge_answer(recovered.answer).await,
+            Ok(recovered) => AttemptResult {
+                result: Ok(recovered.answer),
+                is_stream_error: false,
+                ..tried
+            },
+            Err(error) => AttemptResult::failed(error.verdict(), error),
         }
     }
 
@@ -338,7 +340,7 @@ impl Attempts<'_> {
         }
         let kind = self.route.upstream.kind;
         let mut error_info = answer.error_info();
-        let mut began_with_error = false;
+        let mut is_stream_error = false;
         let mut verdict = classify(Observation::Response {
             kind,
             status: answer.status().as_u16(),
@@ -356,7 +358,7 @@ impl Attempts<'_> {
             };
             if let Some(stream_error) = stream_error {
                 error_info = stream_error;
-                began_with_error = true;
+                is_stream_error = true;
                 verdict = classify(Observation::StreamError {
                     kind,
                     error: &error_info,
@@ -378,7 +380,7 @@ impl Attempts<'_> {
                 verdict,
                 hints,
                 result: Ok(answer),
-                began_with_error,
+                is_stream_error,
             },
             Err(broken) => AttemptResult::failed(broken, ProxyError::NotBegun(broken)),
         }

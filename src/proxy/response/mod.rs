@@ -36,7 +36,7 @@ use crate::{
     server::StopSignal,
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        ErrorShape, Format, FoundRefusal, REFUSAL_BYTES_MAX, Refusal,
+        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal,
         watch::{Framing, Watcher},
     },
 };
@@ -190,14 +190,7 @@ impl ProviderAnswer {
     pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
         // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07), and
         // vLLM a lost response as 404.
-        let status = self.response.status();
-        if matches!(
-            status,
-            StatusCode::BAD_REQUEST
-                | StatusCode::NOT_FOUND
-                | StatusCode::UNPROCESSABLE_ENTITY
-                | StatusCode::INTERNAL_SERVER_ERROR
-        ) {
+        if refusals::table().has_status(self.status().as_u16()) {
             self.with_error_read(limit).await
         } else {
             Ok(self)
@@ -360,15 +353,14 @@ impl ProviderAnswer {
         }
     }
 
-    /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
-    pub(super) fn pairing_refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
+    /// Returns the refusal of the history that the body contains, with the client's own ids. `None` for other answers.
+    pub(super) fn history_refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
         let ProviderBody::Whole(body) = self.response.body() else {
             return None;
         };
-        let FoundRefusal { row, mut refusal } = refusals::table().read(body)?;
-        if !row.statuses.contains(&self.status().as_u16()) {
-            return None;
-        }
+        let mut refusal = refusals::table()
+            .read_with_status(self.status().as_u16(), body)?
+            .refusal;
         // The recovery repairs the client's body, which does not contain the new ids.
         for id in &mut refusal.ids {
             if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {

@@ -18,6 +18,9 @@ pub enum RowFault {
     /// A text with an open end, of a fault whose repair loses something.
     #[error("{0:?} ends with <ids> or <words>, and its repair loses something: write the whole text")]
     OpenEnd(String),
+    /// Sentences that may follow, of a fault whose repair loses nothing: they would not be read.
+    #[error("row {0}: `then` is only for faults whose repair loses something")]
+    UnusedSentences(String),
     /// A fault that does not exist.
     #[error("row {row}: unknown fault {fault:?}")]
     UnknownFault {

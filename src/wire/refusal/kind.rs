@@ -40,10 +40,7 @@ pub enum RefusalKind {
     /// Responses: an item without its reasoning item. The id is that of the item, not of the reasoning.
     WithoutReasoningItem,
     /// Anthropic: a thinking block that was generated after another prefix. Names no ids.
-    Bound {
-        /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.
-        header_named: bool,
-    },
+    Bound,
     /// Chat Completions: an assistant message with calls lacks its `reasoning_content`. Names no ids.
     WithoutReasoningContent,
     /// Gemini: the first call of a step lacks its thought signature. Names no ids.
@@ -72,7 +69,7 @@ impl RefusalKind {
         ("server_half", Self::ServerHalf),
         ("repeated_item", Self::RepeatedItem),
         ("without_reasoning_item", Self::WithoutReasoningItem),
-        ("bound", Self::Bound { header_named: false }),
+        ("bound", Self::Bound),
         ("without_reasoning_content", Self::WithoutReasoningContent),
         ("without_signature", Self::WithoutSignature),
         ("without_container", Self::WithoutContainer),
@@ -88,6 +85,6 @@ impl RefusalKind {
 
     /// Returns `true` if the repair removes something that the model could read: its own thinking.
     pub const fn loses_content(self) -> bool {
-        matches!(self, Self::Bound { .. } | Self::ForeignThinking)
+        matches!(self, Self::Bound | Self::ForeignThinking)
     }
 }

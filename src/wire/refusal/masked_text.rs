@@ -317,6 +317,7 @@ mod tests {
                 then: Vec::new(),
             }],
             leads: Vec::new(),
+            tails: Vec::new(),
             place_names: Vec::new(),
         };
         RefusalTable::compile(&texts).unwrap().mask(body)

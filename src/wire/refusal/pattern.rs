@@ -9,8 +9,8 @@ use super::{
     ids::{self, QUOTE_MARKS},
 };
 
-/// Bytes of the longest slot: an id and the quotes around it.
-const GAP_BYTES_MAX: usize = 264;
+/// Bytes of the longest slot: for an id and the quotes around it.
+const SLOT_BYTES_MAX: usize = 264;
 /// Number of marks in a row that are skipped.
 const QUOTE_MARKS_MAX: usize = 4;
 /// Largest number of slots of a pattern.
@@ -26,12 +26,12 @@ pub(super) struct Pattern {
 enum PatternPiece {
     /// Text without quotes.
     Literal(Box<[u8]>),
-    Slot(GapKind),
+    Slot(SlotKind),
 }
 
 /// Text that differs from message to message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GapKind {
+enum SlotKind {
     /// `<ids>`: an id; at the end of a pattern a list of ids, separated by commas or blanks.
     Ids,
     /// `<place>`: the rest of a place in the body, such as `3.content.0`: numbers and known names.
@@ -44,7 +44,7 @@ enum GapKind {
     Words,
 }
 
-impl GapKind {
+impl SlotKind {
     /// Every slot, with its name.
     const NAMES: [(&str, Self); 5] = [
         ("ids", Self::Ids),
@@ -58,7 +58,7 @@ impl GapKind {
     const fn ends_at(self, byte: u8) -> bool {
         match self {
             Self::Words => byte == b'\n',
-            _ => byte.is_ascii_whitespace(),
+            Self::Ids | Self::Place | Self::Number | Self::Word => byte.is_ascii_whitespace(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Pattern {
             } else if let Some(slot) = rest.strip_prefix('<') {
                 let unknown = || RowFault::UnknownSlot(text.to_owned());
                 let (name, after) = slot.split_once('>').ok_or_else(unknown)?;
-                let (_, slot) = GapKind::NAMES
+                let (_, slot) = SlotKind::NAMES
                     .iter()
                     .find(|(known, _)| *known == name)
                     .ok_or_else(unknown)?;
@@ -145,7 +145,7 @@ impl Pattern {
     pub(super) fn is_open(&self) -> bool {
         matches!(
             self.pieces.last(),
-            None | Some(PatternPiece::Slot(GapKind::Ids | GapKind::Words))
+            None | Some(PatternPiece::Slot(SlotKind::Ids | SlotKind::Words))
         )
     }
 
@@ -162,18 +162,18 @@ impl Pattern {
                 PatternPiece::Slot(slot) => *slot,
             };
             let (gap, after) = match pieces.next() {
-                Some(PatternPiece::Literal(next)) => find_gap(next, rest, slot)?,
+                Some(PatternPiece::Literal(next)) => find_slot_end(next, rest, slot)?,
                 // Nothing delimits a slot at the end of a pattern, so it takes a whole list.
-                _ if slot == GapKind::Ids => {
+                _ if slot == SlotKind::Ids => {
                     found.extend(ids::read_id_list(rest));
                     return Some(PatternMatch { ids: found, rest: &[] });
                 }
-                _ => rest.split_at(gap_width(rest, slot)),
+                _ => rest.split_at(slot_width(rest, slot)),
             };
             if !slot.accepts(gap, place_names) {
                 return None;
             }
-            if slot == GapKind::Ids {
+            if slot == SlotKind::Ids {
                 found.extend(ids::parse_id(gap).filter(|id| !found.contains(id)));
             }
             rest = after;
@@ -202,14 +202,14 @@ fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
 }
 
 /// Returns the number of bytes that a slot at the beginning of `text` may take.
-fn gap_width(text: &[u8], slot: GapKind) -> usize {
-    let bytes = text.iter().take(GAP_BYTES_MAX);
+fn slot_width(text: &[u8], slot: SlotKind) -> usize {
+    let bytes = text.iter().take(SLOT_BYTES_MAX);
     bytes.take_while(|byte| !slot.ends_at(**byte)).count()
 }
 
 /// Returns the gap before the first position at which `literal` matches, and the text after that literal.
-fn find_gap<'t>(literal: &[u8], text: &'t [u8], slot: GapKind) -> Option<(&'t [u8], &'t [u8])> {
-    (0..=gap_width(text, slot)).find_map(|length| {
+fn find_slot_end<'t>(literal: &[u8], text: &'t [u8], slot: SlotKind) -> Option<(&'t [u8], &'t [u8])> {
+    (0..=slot_width(text, slot)).find_map(|length| {
         let (gap, rest) = text.split_at_checked(length)?;
         match_literal(literal, rest).map(|after| (gap, after))
     })

@@ -54,28 +54,50 @@ impl RefusalTable {
     /// three times. A place that another member names is read as if it preceded the text. Broken JSON is read up to the
     /// fault.
     pub fn read(&self, body: &[u8]) -> Option<FoundRefusal<'_>> {
-        let is_read = body.len() <= REFUSAL_BYTES_MAX;
-        is_read.then(|| self.find_in_text(body, LAYERS_MAX)).flatten()
+        self.read_by(body, None)
     }
 
-    fn find_in_text(&self, text: &[u8], layers: u8) -> Option<FoundRefusal<'_>> {
+    /// Reads the `body` of an answer with this status, by the rows that count with it.
+    pub fn read_with_status(&self, status: u16, body: &[u8]) -> Option<FoundRefusal<'_>> {
+        self.read_by(body, Some(status))
+    }
+
+    fn read_by(&self, body: &[u8], status: Option<u16>) -> Option<FoundRefusal<'_>> {
+        let reader = ErrorReader { table: self, status };
+        let is_read = body.len() <= REFUSAL_BYTES_MAX;
+        is_read.then(|| reader.find_in_text(body, LAYERS_MAX)).flatten()
+    }
+}
+
+/// The reader of one error.
+#[derive(Clone, Copy)]
+struct ErrorReader<'r> {
+    table: &'r RefusalTable,
+    /// Only rows with this status count. `None` if all do.
+    status: Option<u16>,
+}
+
+impl<'r> ErrorReader<'r> {
+    fn find_in_text(self, text: &[u8], layers: u8) -> Option<FoundRefusal<'r>> {
         let mut led = LedText {
             text: without_litellm_tail(text).trim_ascii(),
             quote: None,
         };
         // Gateways and SDKs put their own words before the provider's, several of them in a chain.
         for _ in 0..=LEADS_MAX {
-            let found = self.find_in_body(led.text, layers).or_else(|| self.find_row(led));
+            let found = self
+                .find_in_body(led.text, layers)
+                .or_else(|| self.table.find_row(led, self.status));
             if found.is_some() {
                 return found;
             }
-            led = self.after_lead(led)?;
+            led = self.table.after_lead(led)?;
         }
         None
     }
 
     /// Reads the error body at the beginning of `text`.
-    fn find_in_body(&self, text: &[u8], layers: u8) -> Option<FoundRefusal<'_>> {
+    fn find_in_body(self, text: &[u8], layers: u8) -> Option<FoundRefusal<'r>> {
         let layers = layers.checked_sub(1)?;
         match text {
             [b'{' | b'[', ..] => self.find_in_value(Json::new(text), Span::new(0, text.len()), NESTING_MAX, layers),
@@ -84,7 +106,7 @@ impl RefusalTable {
         }
     }
 
-    fn find_in_value(&self, json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<FoundRefusal<'_>> {
+    fn find_in_value(self, json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<FoundRefusal<'r>> {
         let kind = json.kind(value);
         if kind == JsonKind::String {
             return self.find_in_text(&json.decode_string(value), layers);
@@ -109,8 +131,11 @@ impl RefusalTable {
             found = PLACED_TEXTS.iter().find_map(|(place, text)| {
                 let [place, text] = json.members(value, [place, text]);
                 let text = placed_text(json, place?, text?)?;
-                self.is_place(&text.place)
-                    .then(|| self.find_in_text(&text.joined(), layers))?
+                if !self.table.is_place(&text.place) {
+                    return None;
+                }
+                let joined = self.find_in_text(&text.joined(), layers);
+                joined.or_else(|| self.find_in_text(&text.text, layers))
             });
         }
         found
@@ -122,7 +147,7 @@ fn without_litellm_tail(text: &[u8]) -> &[u8] {
     let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let list = last.strip_prefix(LITELLM_LAST_LINE);
     let is_whole = list.is_some_and(|list| list == b"None" || list.ends_with(b"]"));
-    let begin = memmem::find(text, LITELLM_TAIL).filter(|_| is_whole);
+    let begin = memmem::rfind(text, LITELLM_TAIL).filter(|_| is_whole);
     begin.and_then(|begin| text.get(..begin)).unwrap_or(text)
 }
 

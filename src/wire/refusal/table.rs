@@ -1,6 +1,5 @@
 //! The table of refusals: each row has the texts of one fault, and the statuses with which they count.
 
-use memchr::memmem;
 use serde::Deserialize;
 
 use super::{
@@ -10,11 +9,9 @@ use super::{
     pattern::{Pattern, is_place},
 };
 
-/// The beginning of the beta header value that Anthropic's binding controls need.
-const BINDING_HEADER: &[u8] = b"thinking-binding-controls-";
 /// Fewest bytes of text in a row, apart from slots.
 const LITERAL_BYTES_MIN: usize = 16;
-/// Largest number of sentences that may follow the text of a row.
+/// Largest number of sentences that may follow the text of a row, with what gateways append.
 const SENTENCES_MAX: usize = 6;
 
 /// The rows of a table, as a file has them.
@@ -24,6 +21,9 @@ pub struct RefusalTexts {
     pub row: Vec<RowTexts>,
     /// Texts that may precede a refusal, or an error body as text.
     pub leads: Vec<String>,
+    /// Texts that may follow a refusal, and that gateways append.
+    #[serde(default)]
+    pub tails: Vec<String>,
     /// The names that places consist of, besides numbers.
     pub place_names: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub struct RefusalTexts {
 pub struct RowTexts {
     /// The name, which never changes.
     pub name: String,
-    /// The fault, by [`RefusalKind::label`].
+    /// The fault, by its name in [`RefusalKind::LABELS`].
     pub fault: String,
     /// The statuses with which the texts count.
     #[serde(default = "bad_request")]
@@ -84,6 +84,7 @@ pub(super) struct LedText<'t> {
 pub struct RefusalTable {
     rows: Vec<RefusalRow>,
     leads: Vec<Pattern>,
+    tails: Vec<Pattern>,
     place_names: Vec<String>,
     /// The words of all texts and leads, and of other errors.
     words: KnownWords,
@@ -94,14 +95,17 @@ impl RefusalTable {
     pub fn compile(texts: &RefusalTexts) -> Result<Self, RowFault> {
         let rows = texts.row.iter().map(RefusalRow::compile);
         let leads = texts.leads.iter().map(|lead| Pattern::compile(lead));
-        let (rows, leads): (Vec<RefusalRow>, Vec<Pattern>) =
-            (rows.collect::<Result<_, _>>()?, leads.collect::<Result<_, _>>()?);
+        let tails = texts.tails.iter().map(|tail| Pattern::compile(tail));
+        let rows: Vec<RefusalRow> = rows.collect::<Result<_, _>>()?;
+        let leads: Vec<Pattern> = leads.collect::<Result<_, _>>()?;
+        let tails: Vec<Pattern> = tails.collect::<Result<_, _>>()?;
         let of_rows = rows.iter().flat_map(|row| row.texts.iter().chain(&row.then));
-        let literals = of_rows.chain(&leads).flat_map(Pattern::literals);
+        let literals = of_rows.chain(&leads).chain(&tails).flat_map(Pattern::literals);
         let words = KnownWords::new(literals.filter_map(|literal| std::str::from_utf8(literal).ok()));
         Ok(Self {
             rows,
             leads,
+            tails,
             words,
             place_names: texts.place_names.clone(),
         })
@@ -123,23 +127,53 @@ impl RefusalTable {
     }
 
     /// Finds the row that says most of those that match the beginning of a text.
-    pub(super) fn find_row(&self, led: LedText<'_>) -> Option<FoundRefusal<'_>> {
-        let matches = self.rows.iter().filter_map(|row| {
-            let (bytes, ids) = row.match_text(led, &self.place_names)?;
+    pub(super) fn find_row(&self, led: LedText<'_>, status: Option<u16>) -> Option<FoundRefusal<'_>> {
+        let counts = |row: &&RefusalRow| status.is_none_or(|status| row.statuses.contains(&status));
+        let matches = self.rows.iter().filter(counts).filter_map(|row| {
+            let (bytes, ids) = self.match_row(row, led)?;
             Some((bytes, row, ids))
         });
-        let (_, row, ids) = matches.max_by_key(|(bytes, ..)| *bytes)?;
-        // The header is named after the text, or not at all.
-        let kind = match row.kind {
-            RefusalKind::Bound { .. } => RefusalKind::Bound {
-                header_named: memmem::find(led.text, BINDING_HEADER).is_some(),
-            },
-            kind => kind,
+        // Of two with the same length the name decides, so that the order never does.
+        let (_, row, ids) = matches.max_by_key(|(bytes, row, _)| (*bytes, &row.name))?;
+        let refusal = Refusal { kind: row.kind, ids };
+        Some(FoundRefusal { row, refusal })
+    }
+
+    /// Matches a row with the beginning of `led`. Returns the bytes that matched besides slots, and the ids.
+    fn match_row(&self, row: &RefusalRow, led: LedText<'_>) -> Option<(usize, Vec<String>)> {
+        let matches = row.texts.iter().filter_map(|text| {
+            let found = text.match_start(led.text, &self.place_names)?;
+            // What stands behind a text may repeat the client's, and so may the text itself, as the name of a member.
+            let counts = !row.kind.loses_content() || self.ends_message(row, found.rest, led);
+            counts.then(|| (text.literal_bytes(), found.ids))
+        });
+        matches.max_by_key(|(bytes, _)| *bytes)
+    }
+
+    /// Returns `true` if only known sentences of the row follow, and what gateways append, up to the end of the message.
+    fn ends_message(&self, row: &RefusalRow, rest: &[u8], led: LedText<'_>) -> bool {
+        let ends = |rest: &[u8]| {
+            let rest = rest.trim_ascii();
+            rest.is_empty() || led.quote.is_some_and(|quote| ends_body(rest, quote))
         };
-        Some(FoundRefusal {
-            row,
-            refusal: Refusal { kind, ids },
-        })
+        let mut rest = rest;
+        for _ in 0..=SENTENCES_MAX {
+            let next = skip_stops(rest);
+            if ends(rest) || ends(next) {
+                return true;
+            }
+            let mut sentences = row.then.iter().chain(&self.tails);
+            match sentences.find_map(|sentence| sentence.match_start(next, &self.place_names)) {
+                Some(found) => rest = found.rest,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns `true` if a row counts with this status.
+    pub fn has_status(&self, status: u16) -> bool {
+        self.rows.iter().any(|row| row.statuses.contains(&status))
     }
 
     /// Returns the text after the lead at its beginning that says most. `None` if it has none.
@@ -188,39 +222,13 @@ impl RefusalRow {
         let mut open = all
             .zip(row.texts.iter().chain(&row.then))
             .filter(|(_, pattern)| pattern.is_open());
+        if !row.then.is_empty() && !kind.loses_content() {
+            return Err(RowFault::UnusedSentences(texts.name.clone()));
+        }
         match open.next() {
             Some((text, _)) if kind.loses_content() => Err(RowFault::OpenEnd(text.clone())),
             _ => Ok(row),
         }
-    }
-
-    /// Matches the texts with the beginning of `led`. Returns the bytes that matched besides slots, and the ids.
-    fn match_text(&self, led: LedText<'_>, place_names: &[String]) -> Option<(usize, Vec<String>)> {
-        let matches = self.texts.iter().filter_map(|text| {
-            let found = text.match_start(led.text, place_names)?;
-            // What stands behind a text may repeat the client's, and so may the text itself, as the name of a member.
-            let counts = !self.kind.loses_content() || self.ends_message(found.rest, led, place_names);
-            counts.then(|| (text.literal_bytes(), found.ids))
-        });
-        matches.max_by_key(|(bytes, _)| *bytes)
-    }
-
-    /// Returns `true` if only known sentences of this row follow, up to the end of the message.
-    fn ends_message(&self, rest: &[u8], led: LedText<'_>, place_names: &[String]) -> bool {
-        let mut rest = rest;
-        for _ in 0..=SENTENCES_MAX {
-            rest = skip_stops(rest);
-            let next = self
-                .then
-                .iter()
-                .find_map(|sentence| sentence.match_start(rest, place_names));
-            match next {
-                Some(found) => rest = found.rest,
-                None => break,
-            }
-        }
-        let tail = rest.trim_ascii();
-        tail.is_empty() || led.quote.is_some_and(|quote| ends_body(tail, quote))
     }
 }
 

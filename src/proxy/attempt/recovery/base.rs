@@ -54,6 +54,12 @@ pub(super) struct ResendBase {
     pub(super) removed_thinking: RemovedThinking,
 }
 
+/// The bodies that another one has replaced.
+pub(super) struct PlainBodies {
+    body: Bytes,
+    original: Bytes,
+}
+
 /// A planned body, with the answers that it contains.
 pub(super) struct PlannedBody {
     pub(super) plan: Plan,
@@ -87,9 +93,17 @@ impl ResendBase {
         }
     }
 
-    /// Plans from another body from now on.
-    pub(super) fn replace(&mut self, body: Bytes) {
-        (self.body, self.original) = (body.clone(), body);
+    /// Plans from another body from now on. Returns the bodies before that.
+    pub(super) fn replace(&mut self, body: Bytes) -> PlainBodies {
+        PlainBodies {
+            body: std::mem::replace(&mut self.body, body.clone()),
+            original: std::mem::replace(&mut self.original, body),
+        }
+    }
+
+    /// Plans from these bodies again.
+    pub(super) fn put_back(&mut self, bodies: PlainBodies) {
+        (self.body, self.original) = (bodies.body, bodies.original);
     }
 
     /// Returns to the body before any recovery: the client's results return to their places.

@@ -6,8 +6,9 @@ use super::{
     base::RecoveryContext,
     objection::{LedgerNeed, Objection, Recovery},
     proposal::{Proposal, ResendStep},
+    refused_exchange::RefusedExchange,
     results_at_end::append_at_end,
-    sent::{Sent, SentHistory},
+    sent_history::SentHistory,
 };
 use crate::{
     ledger::ROWS_MAX,
@@ -22,21 +23,21 @@ use crate::{
 pub(super) struct BoundThinking;
 
 impl Recovery for BoundThinking {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
-        let is_bound = matches!(objection.kind(), Some(RefusalKind::Bound { .. }));
-        is_bound && !sent.history.has_unbound(ResendStep::ThinkingDropped)
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
+        let is_bound = objection.kind() == Some(RefusalKind::Bound);
+        is_bound && !exchange.history.has_tried_for_bound(ResendStep::ThinkingDropped)
     }
 
     fn ledger_need(&self) -> LedgerNeed {
         LedgerNeed::EarlierAnswers
     }
 
-    fn propose(&self, _: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
-        let path = sent.path;
-        let context = sent.context();
-        let history = &mut *sent.history;
+    fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+        let path = exchange.path;
+        let context = exchange.context();
+        let history = &mut *exchange.history;
         // Replacing results keeps the model's thinking, so it is tried before the thinking is given up.
-        if !history.has_unbound(ResendStep::ResultsReplaced)
+        if !history.has_tried_for_bound(ResendStep::ResultsReplaced)
             && let Some(proposal) = replace_results(history, context)
         {
             return Some(proposal);
@@ -59,7 +60,7 @@ struct ReplacedResults {
 /// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
 pub(super) fn answered_calls(history: &SentHistory, policy: &RepairPolicy) -> Vec<CallKey> {
     // Results are replaced once. Later stages need no earlier answers.
-    if history.is_unbound() {
+    if history.has_moved_results() {
         return Vec::new();
     }
     let Some(paired) = history.base.pair_by_dialect(policy) else {
@@ -95,9 +96,12 @@ fn replace_results(history: &mut SentHistory, context: RecoveryContext<'_>) -> O
         let replaced = plan_placeholders(history, context, false)?;
         return resend_with_placeholders(history, replaced);
     };
-    history.base.body = late.body;
-    let replaced = plan_placeholders(history, context, true)?;
-    let resend = resend_with_placeholders(history, replaced)?;
+    let before = std::mem::replace(&mut history.base.body, late.body);
+    let replaced = plan_placeholders(history, context, true);
+    let Some(resend) = replaced.and_then(|replaced| resend_with_placeholders(history, replaced)) else {
+        history.base.body = before;
+        return None;
+    };
     Some(Proposal {
         late_text: Some((late.anchor, late.appended)),
         ..resend

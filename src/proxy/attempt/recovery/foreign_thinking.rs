@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use super::{
     objection::{Objection, Recovery},
     proposal::{Proposal, ResendStep},
+    refused_exchange::RefusedExchange,
     removed_thinking::RemovedThinking,
-    sent::Sent,
 };
 use crate::{
     policy::OnOrganisationChange,
@@ -17,28 +17,35 @@ use crate::{
     wire::RefusalKind,
 };
 
-/// The recovery from refusals of foreign thinking. A body may have some besides any other fault.
+/// The recovery from refusals of foreign thinking. Without a limit of its own, since a body may have another fault too.
 pub(super) struct ForeignThinking;
 
 impl Recovery for ForeignThinking {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
-        let settings = &sent.path.settings;
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
+        let settings = &exchange.path.settings;
         // Otherwise the profile that the lane left can read its reasoning, and the lane returns to it.
-        let may_remove = !sent.profile_left || settings.rotation.on_organisation_change == OnOrganisationChange::Move;
+        let may_remove =
+            !exchange.profile_left || settings.rotation.on_organisation_change == OnOrganisationChange::Move;
         objection.kind() == Some(RefusalKind::ForeignThinking)
             && may_remove
             && settings.policy.foreign_thinking == OnForeignThinking::Remove
     }
 
-    fn propose(&self, _: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
-        let context = sent.context();
-        let history = &mut *sent.history;
+    fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+        let context = exchange.context();
+        let history = &mut *exchange.history;
         let base = &mut history.base;
         let blocks = thinking_blocks(&base.pair(context)?);
         let chosen = choose_blocks(&base.removed_thinking, &blocks, &context.path.facts, base.fact_scope())?;
+        let before = base.removed_thinking.clone();
         base.removed_thinking.add(chosen);
-        let planned = base.plan_body(context)?;
-        (!history.was_sent(&planned.body)).then(|| planned.into_proposal(ResendStep::ThinkingRemoved))
+        let planned = base.plan_body(context);
+        // The provider would refuse the same bytes again.
+        let planned = planned.filter(|planned| !history.is_last_sent(&planned.body));
+        if planned.is_none() {
+            history.base.removed_thinking = before;
+        }
+        Some(planned?.into_proposal(ResendStep::ThinkingRemoved))
     }
 }
 

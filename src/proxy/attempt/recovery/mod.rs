@@ -1,25 +1,27 @@
 //! Resends after a provider's refusal of the history, as long as each refusal helps to repair the request.
 //!
-//! One loop reads the refusal, asks the recoveries in their order for a body, and sends it with the same credential. A
-//! body that was sent before is not sent again. Never used in strict or observe mode, for a signed body, or after the
+//! One loop reads the refusal, asks the recoveries in their order for a body, and sends it with the same credential, three
+//! sends in all. Never used in strict or observe mode, for a signed body, or after the
 //! first byte of an answer.
 
 mod base;
 mod bound_thinking;
-mod carried_values;
-mod dead_response;
+mod dropped_values;
 mod foreign_thinking;
-mod learned_rules;
+mod lost_response;
 mod objection;
-mod pairing;
-mod posted_results;
+mod pairing_faults;
 mod proposal;
+mod put;
+mod refused_exchange;
 mod removed_thinking;
 mod results_at_end;
-mod sent;
+mod sent_history;
+mod without_posted;
+mod without_rules;
 
-pub(super) use carried_values::{has_foreign_values, take_values_out};
-pub(super) use sent::SentHistory;
+pub(super) use dropped_values::{has_foreign_values, take_values_out};
+pub(super) use sent_history::SentHistory;
 
 use super::{
     Attempts, large_body,
@@ -31,39 +33,46 @@ use crate::{
     policy::retry::SENDS_MAX,
     proxy::{
         catch_core_panic::catch_core_panic, continuity::ContinuityPlan, error::ProxyError, exchange_log::ExchangeLog,
-        request, response::ProviderAnswer,
+        response::ProviderAnswer,
     },
-    recall::{KeyedFact, LearnedFact},
     repair::{CallKey, ContinuityKind},
     upstream::SendError,
 };
 use objection::{LedgerNeed, Objection, Recovery};
-use proposal::{Proposal, Trial};
-use sent::Sent;
+use proposal::{Proposal, TrialEnd};
+use put::{note_sent, put_proposal};
+use refused_exchange::RefusedExchange;
 
 /// Every recovery. The first with a proposal is followed.
 const RECOVERIES: [&dyn Recovery; 9] = [
-    &carried_values::DroppedValues(ContinuityKind::Reasoning),
-    &carried_values::DroppedValues(ContinuityKind::Signature),
-    &carried_values::DroppedValues(ContinuityKind::Container),
-    &dead_response::LostResponse,
+    &dropped_values::DroppedValues(ContinuityKind::Reasoning),
+    &dropped_values::DroppedValues(ContinuityKind::Signature),
+    &dropped_values::DroppedValues(ContinuityKind::Container),
+    &lost_response::LostResponse,
     &foreign_thinking::ForeignThinking,
     &bound_thinking::BoundThinking,
-    &pairing::PairingFaults,
-    &learned_rules::WithoutRules,
-    &posted_results::WithoutPosted,
+    &pairing_faults::PairingFaults,
+    &without_rules::WithoutRules,
+    &without_posted::WithoutPosted,
 ];
+
+/// The answer after all resends.
+pub(super) struct Recovered {
+    pub(super) answer: ProviderAnswer,
+    /// `true` if it is the answer to a resend.
+    pub(super) is_new: bool,
+}
 
 /// Reads an answer that may refuse the history, and resends the request as long as that helps.
 pub(super) async fn recover_from_refusal(
     attempts: &mut Attempts<'_>,
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
-) -> Result<ProviderAnswer, ProxyError> {
+) -> Result<Recovered, ProxyError> {
     // A success refuses nothing, and its body is not read here.
     if answer.status().is_success() {
         log.event.is_history_refused = false;
-        return Ok(answer);
+        return Ok(Recovered { answer, is_new: false });
     }
     let route = attempts.route;
     // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
@@ -76,11 +85,13 @@ async fn resend_while_refused(
     attempts: &mut Attempts<'_>,
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
-) -> Result<ProviderAnswer, SendError> {
+) -> Result<Recovered, SendError> {
     let mut answer = read_error(attempts, answer).await?;
+    // The first recovery that may be asked. After a failed trial the refusal is the same, so the earlier ones are not.
+    let (mut from, mut is_new) = (0, false);
     while let Some(objection) = Objection::read(attempts, &answer) {
         // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
-        let Some(mut proposal) = Box::pin(propose_next(attempts, &objection, log)).await else {
+        let Some((place, mut proposal)) = Box::pin(propose_next(attempts, &objection, from, log)).await else {
             break;
         };
         if !put_proposal(attempts, &mut proposal).await {
@@ -93,32 +104,29 @@ async fn resend_while_refused(
         }
         log.record_resend(proposal.step.reason());
         let next = send_again(attempts, log).await;
-        match proposal.trial.take() {
-            Some(trial) => match next.filter(|next| next.status().is_success()) {
-                Some(next) => {
-                    answer = next;
-                    note_sent(attempts, proposal, log);
-                    end_trial(attempts, trial);
-                }
+        if let Some(mut trial) = proposal.trial.take() {
+            let Some(next) = next.filter(|next| next.status().is_success()) else {
                 // The change has not helped. Another profile may get the body without it.
-                None => {
-                    if let Trial::Rules(mut ruled) = trial {
-                        put_proposal(attempts, &mut ruled).await;
-                    }
-                }
-            },
+                attempts.outgoing.body.appended += trial.left_out_texts();
+                put_proposal(attempts, &mut trial.undo).await;
+                from = place.saturating_add(1);
+                continue;
+            };
+            answer = next;
+            end_trial(attempts, trial.end);
+        } else {
             // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.
-            None => {
-                let Some(next) = next else { break };
-                answer = next;
-                note_sent(attempts, proposal, log);
-            }
+            let Some(next) = next else { break };
+            answer = next;
         }
+        note_sent(attempts, proposal, log);
+        (from, is_new) = (0, true);
     }
-    let refusal = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids);
+    let refusal = answer.history_refusal(&attempts.outgoing.body.renamed_ids);
     // Not for observed bodies, whose refusals are not read.
     log.event.is_history_refused = refusal.is_some();
-    Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
+    let answer = answer.with_old_ids(&attempts.outgoing.body.renamed_ids);
+    Ok(Recovered { answer, is_new })
 }
 
 /// Reads the text of an error that may be about the body.
@@ -135,45 +143,47 @@ async fn read_error(attempts: &mut Attempts<'_>, answer: ProviderAnswer) -> Resu
     Ok(answer)
 }
 
-/// Returns the proposal that follows a refusal. `None` if the provider's answer is final. A large body is planned as heavy
-/// work, with memory of its own.
-async fn propose_next(attempts: &mut Attempts<'_>, objection: &Objection, log: &mut ExchangeLog) -> Option<Proposal> {
-    if log.event.sends >= SENDS_MAX {
-        return None;
-    }
-    let sent = view(attempts, None)?;
-    let recoveries: Vec<&dyn Recovery> = RECOVERIES
-        .into_iter()
-        .filter(|recovery| recovery.applies(objection, &sent))
-        .collect();
-    let bodies = recoveries.iter().map(|recovery| recovery.bodies()).max()?;
-    // If it is not free in time, the client gets the refusal.
-    large_body::take_resend_memory(attempts, bodies).await.ok()?;
-    let (passes, is_heavy) = large_body::resend_passes(attempts, log);
-    let plan = async {
-        let mut carried = None;
-        for recovery in &recoveries {
-            if let Some(values) = read_ledger(attempts, recovery.ledger_need()).await {
-                carried = Some(values);
-            }
+/// Returns the proposal that follows a refusal, with the place of its recovery. `None` if the provider's answer is final.
+///
+/// Asks the recoveries from the place `from` on. A large body is planned as heavy work, with memory of its own.
+async fn propose_next(
+    attempts: &mut Attempts<'_>,
+    objection: &Objection,
+    from: usize,
+    log: &mut ExchangeLog,
+) -> Option<(usize, Proposal)> {
+    for (place, recovery) in RECOVERIES.into_iter().enumerate().skip(from) {
+        if log.event.sends >= SENDS_MAX || !recovery.applies(objection, &refused_exchange(attempts, None)?) {
+            continue;
         }
-        let began = clock::now();
-        let mut sent = view(attempts, carried)?;
-        let mut recoveries = recoveries.iter();
-        // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
-        let proposal = recoveries.find_map(|recovery| catch_core_panic(|| recovery.propose(objection, &mut sent)));
-        log.event.overhead += clock::now().duration_since(began);
-        proposal
-    };
-    // The same if there is no place in time.
-    let proposal = passes.run_pass(is_heavy, plan).await.flatten();
-    large_body::end_resend_plan(attempts, proposal.is_some());
-    proposal
+        // If it is not free in time, the client gets the refusal.
+        large_body::take_resend_memory(attempts, recovery.bodies()).await.ok()?;
+        let (passes, is_heavy) = large_body::resend_passes(attempts, log);
+        let plan = async {
+            let carried = read_ledger(attempts, recovery.ledger_need()).await;
+            let began = clock::now();
+            let mut exchange = refused_exchange(attempts, carried)?;
+            let planned = catch_core_panic(|| Some(recovery.propose(objection, &mut exchange)));
+            log.event.overhead += clock::now().duration_since(began);
+            planned
+        };
+        let planned = passes.run_pass(is_heavy, plan).await.flatten();
+        large_body::end_resend_plan(attempts, matches!(planned, Some(Some(_))));
+        // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal. The same
+        // if there was no place in time.
+        if let Some(proposal) = planned? {
+            return Some((place, proposal));
+        }
+    }
+    None
 }
 
 /// Returns the exchange as recoveries see it. `None` if the provider's first answer is final.
-fn view<'s>(attempts: &'s mut Attempts<'_>, carried: Option<ContinuityPlan>) -> Option<Sent<'s>> {
-    Some(Sent {
+fn refused_exchange<'s>(
+    attempts: &'s mut Attempts<'_>,
+    carried: Option<ContinuityPlan>,
+) -> Option<RefusedExchange<'s>> {
+    Some(RefusedExchange {
         path: attempts.path,
         route: attempts.route,
         profile_left: attempts.former_profile.is_some(),
@@ -221,54 +231,13 @@ async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<Co
     None
 }
 
-/// Makes a proposal the body that is sent next. Returns `false` if its late text could not be stored.
-async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Proposal) -> bool {
-    let more = proposal.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
-    let body = &mut attempts.outgoing.body;
-    if let Some(pins) = body.pins.as_mut() {
-        let (answers, late_text) = (std::mem::take(&mut proposal.answers), proposal.late_text.take());
-        if !pins.replace_pins(answers, late_text).await {
-            return false;
-        }
-    }
-    let fewer = proposal.trial.as_ref().map_or(0, Trial::left_out_texts);
-    body.appended = body.appended.saturating_add(more).saturating_sub(fewer);
-    body.add_to_report(&mut proposal.report);
-    attempts
-        .outgoing
-        .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
-    if let Some(history) = &mut attempts.history {
-        // The next refusal is about this body.
-        history.last_sent = proposal.body.clone();
-        history.steps.push(proposal.step);
-    }
-    true
-}
-
-/// Notes what a resend has changed, now that the answer to it is the exchange's.
-fn note_sent(attempts: &mut Attempts<'_>, proposal: Proposal, log: &mut ExchangeLog) {
-    // The report describes the request that this answer belongs to.
-    log.repair_header = Some(request::actions_header(&proposal.report));
-    attempts.outgoing.body.renamed_ids.clone_from(&proposal.report.renamed);
-    log.event.report = Some(proposal.report);
-    if proposal.is_fallback {
-        // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the
-        // values that were put back.
-        let is_in_body =
-            |(_, fact): &KeyedFact| matches!(fact, LearnedFact::DeadResponse | LearnedFact::WantedContinuity);
-        attempts.learned_facts.retain(is_in_body);
-    }
-    attempts.learned_facts.extend(proposal.facts);
-}
-
 /// Settles what the success of a trial shows.
-fn end_trial(attempts: &mut Attempts<'_>, trial: Trial) {
-    match trial {
-        Trial::Rules(_) => {
-            let retracted = attempts.history.as_mut().map(|history| history.retract_rules());
-            attempts.learned_facts.extend(retracted);
-        }
-        Trial::Posted(left_out) => {
+fn end_trial(attempts: &mut Attempts<'_>, end: TrialEnd) {
+    let Some(history) = &mut attempts.history else { return };
+    match end {
+        TrialEnd::Rules => attempts.learned_facts.push(history.retract_rules()),
+        TrialEnd::Posted(left_out) => {
+            history.leave_out(&left_out);
             let caller = attempts.outgoing.body.context.caller;
             left_out.withhold(attempts.path, caller, &mut attempts.outgoing.body);
         }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{proposal::Proposal, sent::Sent};
+use super::{proposal::Proposal, refused_exchange::RefusedExchange};
 use crate::{
     policy::{Class, Observation, classify},
     proxy::{attempt::Attempts, response::ProviderAnswer},
@@ -15,9 +15,9 @@ use crate::{
 /// A recovery has no state: what it has done before is among the steps of the [`SentHistory`].
 pub(super) trait Recovery: Sync {
     /// Returns `true` if the recovery may propose a body. Reads no body.
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool;
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool;
 
-    /// Returns what must be read from the ledger first.
+    /// Returns the records that must be read from the ledger first.
     fn ledger_need(&self) -> LedgerNeed {
         LedgerNeed::Nothing
     }
@@ -27,11 +27,11 @@ pub(super) trait Recovery: Sync {
         1
     }
 
-    /// Proposes the body to send next. `None` if there is none, so that the provider's answer is final.
-    fn propose(&self, objection: &Objection, sent: &mut Sent<'_>) -> Option<Proposal>;
+    /// Proposes the body to send next. `None` if this recovery has none: the next one is asked.
+    fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal>;
 }
 
-/// What a recovery needs from the ledger.
+/// The records that a recovery reads from the ledger first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LedgerNeed {
     Nothing,
@@ -67,7 +67,7 @@ impl Objection {
             error: &error,
         });
         Some(Self {
-            refusal: answer.pairing_refusal(&attempts.outgoing.body.renamed_ids),
+            refusal: answer.history_refusal(&attempts.outgoing.body.renamed_ids),
             status,
             class: verdict.class,
             message: error.message,

@@ -1,5 +1,7 @@
 //! The repaired request of one resend, and what follows if the provider accepts it.
 
+use bytes::Bytes;
+
 use crate::{
     auth::Caller,
     ledger::RecordName,
@@ -9,7 +11,7 @@ use crate::{
         request::{CallAnswers, OutgoingBody},
     },
     recall::{AppendedText, KeyedFact},
-    repair::{Action, Anchor, RepairReport},
+    repair::{Action, Anchor, CallKey, RepairReport},
     splice::Segments,
 };
 
@@ -30,14 +32,14 @@ pub(super) struct Proposal {
     pub(super) facts: Vec<KeyedFact>,
     /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
     pub(super) is_fallback: bool,
-    /// Set if the refusal did not say what to change: only a success counts, and otherwise the client gets the refusal.
+    /// Set if the change is a guess: only a success counts, and otherwise the client gets the refusal.
     pub(super) trial: Option<Trial>,
 }
 
 /// The change that a resend makes to the body that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResendStep {
-    /// What the refusal of the pairing demands.
+    /// The change that the refusal of the pairing demands.
     Pairing {
         /// `true` if the refusal has taught a rule.
         taught_rule: bool,
@@ -50,6 +52,8 @@ pub(super) enum ResendStep {
     ThinkingRemoved,
     /// Values that the client has dropped came back.
     ValuesFilled,
+    /// Such values of another organisation went.
+    ValuesTakenOut,
     /// The id of a lost response went.
     DeadResponse,
     /// Learned rules are not followed.
@@ -59,13 +63,25 @@ pub(super) enum ResendStep {
 }
 
 impl ResendStep {
+    /// Returns `true` if resends are planned from another body after this change, with every result in its place.
+    pub(super) const fn starts_over(self) -> bool {
+        match self {
+            Self::ValuesFilled | Self::ValuesTakenOut | Self::DeadResponse | Self::WithoutPosted => true,
+            Self::Pairing { .. }
+            | Self::ResultsReplaced
+            | Self::ThinkingDropped
+            | Self::ThinkingRemoved
+            | Self::WithoutRules => false,
+        }
+    }
+
     /// Returns the reason of the resend, as a metric label.
     pub(super) const fn reason(self) -> &'static str {
         match self {
             Self::Pairing { .. } => "pairing",
             Self::ResultsReplaced | Self::ThinkingDropped => "binding",
             Self::ThinkingRemoved => "foreign",
-            Self::ValuesFilled => "continuity",
+            Self::ValuesFilled | Self::ValuesTakenOut => "continuity",
             Self::DeadResponse => "dead_response",
             Self::WithoutRules => "rule",
             Self::WithoutPosted => "posted",
@@ -73,18 +89,29 @@ impl ResendStep {
     }
 }
 
-/// The end of a resend whose refusal did not say what to change.
-pub(super) enum Trial {
-    /// The server demands the rules no longer if it accepts the body. The proposal is the body that follows them.
-    Rules(Box<Proposal>),
-    /// The results are withheld if the provider accepts the body without them.
+/// A resend whose change is a guess.
+pub(super) struct Trial {
+    /// The body that was refused, in case that the change does not help.
+    pub(super) undo: Box<Proposal>,
+    pub(super) end: TrialEnd,
+}
+
+/// The lesson of a trial's success.
+pub(super) enum TrialEnd {
+    /// The server demands the learned rules no longer.
+    Rules,
+    /// The provider refuses one of the posted results.
     Posted(LeftOutResults),
 }
 
 /// Posted results that a resend leaves out.
 pub(super) struct LeftOutResults {
-    /// Calls of the results.
-    pub(super) calls: Vec<RecordName>,
+    /// Results in their places, as calls of the body.
+    pub(super) restored: Vec<CallKey>,
+    /// The body without the late text.
+    pub(super) body: Bytes,
+    /// Records of all results.
+    pub(super) records: Vec<RecordName>,
     /// The late text that is left out. `None` if there is none.
     pub(super) text: Option<LastText>,
 }
@@ -104,16 +131,16 @@ impl LeftOutResults {
             }
             path.recall.remove_text(caller, text.anchor);
         }
-        path.late.note_withheld(caller, self.calls);
+        path.late.note_withheld(caller, self.records);
     }
 }
 
 impl Trial {
     /// Returns the number of results at the end of messages that the body of the trial lacks.
     pub(super) fn left_out_texts(&self) -> usize {
-        match self {
-            Self::Rules(_) => 0,
-            Self::Posted(left_out) => left_out.text_calls(),
+        match &self.end {
+            TrialEnd::Rules => 0,
+            TrialEnd::Posted(left_out) => left_out.text_calls(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Thinking that resends of this request leave out.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RemovedThinking {
     blocks: Vec<ThinkingHash>,
 }

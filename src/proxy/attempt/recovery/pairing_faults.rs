@@ -4,7 +4,8 @@ use super::{
     base::RecoveryContext,
     objection::{Objection, Recovery},
     proposal::{Proposal, ResendStep},
-    sent::{Sent, SentHistory},
+    refused_exchange::RefusedExchange,
+    sent_history::SentHistory,
 };
 use crate::{
     proxy::request::CallAnswers,
@@ -18,24 +19,24 @@ use crate::{
 pub(super) struct PairingFaults;
 
 impl Recovery for PairingFaults {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
-        let history = &sent.history;
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
+        let history = &exchange.history;
         let mut repairs = history
             .steps
             .iter()
             .filter(|step| matches!(step, ResendStep::Pairing { .. }));
         // A second refusal of the pairing shows that following the first did not help, unless that only tried a rule.
         let is_final = match (repairs.next(), repairs.next()) {
-            (None, _) | (Some(ResendStep::Pairing { taught_rule: true }), None) => history.is_unbound(),
+            (None, _) | (Some(ResendStep::Pairing { taught_rule: true }), None) => history.has_moved_results(),
             _ => true,
         };
         !is_final && objection.kind().is_some_and(is_of_pairing)
     }
 
-    fn propose(&self, objection: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
+    fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let refusal = objection.refusal.as_ref()?;
-        let context = sent.context();
-        let history = &mut *sent.history;
+        let context = exchange.context();
+        let history = &mut *exchange.history;
         let (proposal, reading) = plan_pairing(history, refusal, context)?;
         let base = &mut history.base;
         // A further refusal may be about something else, so that what this one demands stays in force.
@@ -55,20 +56,25 @@ impl Recovery for PairingFaults {
 
 /// Returns `true` if the pairing rules can meet what a refusal of this kind demands.
 const fn is_of_pairing(kind: RefusalKind) -> bool {
-    matches!(
-        kind,
+    match kind {
         RefusalKind::AnyFault
-            | RefusalKind::Unanswered
-            | RefusalKind::Orphan
-            | RefusalKind::Duplicate
-            | RefusalKind::RepeatedCall
-            | RefusalKind::MalformedCall
-            | RefusalKind::UserAfterResults
-            | RefusalKind::NoUserTurn
-            | RefusalKind::ServerHalf
-            | RefusalKind::RepeatedItem
-            | RefusalKind::WithoutReasoningItem
-    )
+        | RefusalKind::Unanswered
+        | RefusalKind::Orphan
+        | RefusalKind::Duplicate
+        | RefusalKind::RepeatedCall
+        | RefusalKind::MalformedCall
+        | RefusalKind::UserAfterResults
+        | RefusalKind::NoUserTurn
+        | RefusalKind::ServerHalf
+        | RefusalKind::RepeatedItem
+        | RefusalKind::WithoutReasoningItem => true,
+        RefusalKind::Bound
+        | RefusalKind::WithoutReasoningContent
+        | RefusalKind::WithoutSignature
+        | RefusalKind::WithoutContainer
+        | RefusalKind::ForeignThinking
+        | RefusalKind::DeadResponse => false,
+    }
 }
 
 /// Plans what the refusal demands, or the body before all repairs if these have caused it. Returns the reading of the
@@ -93,7 +99,7 @@ fn plan_pairing(
             continue;
         };
         // The same bytes would be refused again.
-        if reading.is_met(refusal, &plan.report.findings) && !history.was_sent(&body) {
+        if reading.is_met(refusal, &plan.report.findings) && !history.is_last_sent(&body) {
             // The original body contains no answers of the proxy.
             let answers = if body.is_original() {
                 CallAnswers::default()

@@ -3,7 +3,7 @@
 use super::{
     objection::{LedgerNeed, Objection, Recovery},
     proposal::{Proposal, ResendStep},
-    sent::Sent,
+    refused_exchange::RefusedExchange,
 };
 use crate::{proxy::fact_scope::FactScope, recall::LearnedFact, repair::OnForeignThinking, wire::RefusalKind};
 
@@ -11,25 +11,25 @@ use crate::{proxy::fact_scope::FactScope, recall::LearnedFact, repair::OnForeign
 pub(super) struct LostResponse;
 
 impl Recovery for LostResponse {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         objection.kind() == Some(RefusalKind::DeadResponse)
-            && sent.path.settings.policy.foreign_thinking == OnForeignThinking::Remove
+            && exchange.path.settings.policy.foreign_thinking == OnForeignThinking::Remove
             // The profile that the lane has left may still have the response.
-            && !sent.profile_left
+            && !exchange.profile_left
             // Without its id the body was refused again, so the refusal repeats text.
-            && sent.body.chain.as_ref().is_some_and(|chain| chain.removed_id.is_none())
+            && exchange.body.chain.as_ref().is_some_and(|chain| chain.removed_id.is_none())
     }
 
     fn ledger_need(&self) -> LedgerNeed {
         LedgerNeed::Items
     }
 
-    fn propose(&self, objection: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
+    fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let refusal = objection.refusal.as_ref()?;
-        let context = sent.context();
-        let chain = sent.body.chain.as_ref()?;
+        let context = exchange.context();
+        let chain = exchange.body.chain.as_ref()?;
         let mut removed_id = None;
-        let changed = sent
+        let changed = exchange
             .history
             .resend_changed(context, ResendStep::DeadResponse, |_, body| {
                 // The body lacks an item if that fails, so that the provider's answer is final.
@@ -41,13 +41,13 @@ impl Recovery for LostResponse {
             });
         let (mut proposal, id) = changed.zip(removed_id)?;
         let scope = FactScope {
-            server: sent.route.server,
-            caller: sent.body.context.caller,
+            server: exchange.route.server,
+            caller: exchange.body.context.caller,
         };
         // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
         let fact = (scope.dead_response_key(&id), LearnedFact::DeadResponse);
         proposal.facts.push(fact);
-        if let Some(chain) = &mut sent.body.chain {
+        if let Some(chain) = &mut exchange.body.chain {
             chain.removed_id = Some(id);
         }
         Some(proposal)

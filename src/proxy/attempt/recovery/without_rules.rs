@@ -4,8 +4,8 @@ use http::StatusCode;
 
 use super::{
     objection::{Objection, Recovery},
-    proposal::{Proposal, ResendStep, Trial},
-    sent::Sent,
+    proposal::{Proposal, ResendStep, Trial, TrialEnd},
+    refused_exchange::RefusedExchange,
 };
 use crate::repair::LearnedRules;
 
@@ -13,9 +13,9 @@ use crate::repair::LearnedRules;
 pub(super) struct WithoutRules;
 
 impl Recovery for WithoutRules {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         // Most bodies follow no rule.
-        let history = &sent.history;
+        let history = &exchange.history;
         let follows_rules = history.base.learned != LearnedRules::NONE && !history.has_made(ResendStep::WithoutRules);
         follows_rules && objection.refusal.is_none() && objection.status == StatusCode::BAD_REQUEST
     }
@@ -25,17 +25,20 @@ impl Recovery for WithoutRules {
         2
     }
 
-    fn propose(&self, _: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
-        let context = sent.context();
-        let history = &mut *sent.history;
+    fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+        let context = exchange.context();
+        let history = &mut *exchange.history;
         let ruled = history.base.plan_body(context)?;
         let learned = std::mem::replace(&mut history.base.learned, LearnedRules::NONE);
         let planned = history.base.plan_body(context);
         history.base.learned = learned;
-        let planned = planned.filter(|planned| !history.was_sent(&planned.body))?;
-        let ruled = ruled.into_proposal(ResendStep::WithoutRules);
+        let planned = planned.filter(|planned| !history.is_last_sent(&planned.body))?;
+        let trial = Trial {
+            undo: Box::new(ruled.into_proposal(ResendStep::WithoutRules)),
+            end: TrialEnd::Rules,
+        };
         Some(Proposal {
-            trial: Some(Trial::Rules(Box::new(ruled))),
+            trial: Some(trial),
             ..planned.into_proposal(ResendStep::WithoutRules)
         })
     }

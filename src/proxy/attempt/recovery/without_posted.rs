@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use super::{
     objection::{Objection, Recovery},
-    proposal::{LeftOutResults, Proposal, ResendStep, Trial},
-    sent::{Sent, SentHistory},
+    proposal::{LeftOutResults, Proposal, ResendStep, Trial, TrialEnd},
+    refused_exchange::RefusedExchange,
+    sent_history::SentHistory,
 };
 use crate::{
     ledger::RecordName,
@@ -20,25 +21,26 @@ use crate::{
 pub(super) struct WithoutPosted;
 
 impl Recovery for WithoutPosted {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         let is_about_body = matches!(objection.class, Class::Request | Class::TooLarge);
-        let is_tried = sent.history.has_made(ResendStep::WithoutPosted);
-        is_about_body && !is_tried && objection.status.is_client_error() && sent.body.has_posted_results()
+        let is_tried = exchange.history.has_made(ResendStep::WithoutPosted);
+        let has_posted = || {
+            let pins = exchange.body.pins.as_deref();
+            exchange.body.last_text.is_some() || pins.is_some_and(|pins| !first_restored(pins).is_empty())
+        };
+        is_about_body && !is_tried && objection.status.is_client_error() && has_posted()
     }
 
-    /// Twice, since the body that was sent is searched too.
+    /// Three times, since the body that was sent is searched, and planned again for the case that the change is no help.
     fn bodies(&self) -> usize {
-        2
+        3
     }
 
-    fn propose(&self, objection: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
-        let context = sent.context();
-        let restored = first_restored(sent.body.pins.as_deref()?);
-        let text = sent.body.last_text.as_deref().cloned();
-        if restored.is_empty() && text.is_none() {
-            return None;
-        }
-        let history = &mut *sent.history;
+    fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+        let context = exchange.context();
+        let restored = first_restored(exchange.body.pins.as_deref()?);
+        let text = exchange.body.last_text.as_deref().cloned();
+        let history = &mut *exchange.history;
         let calls: Vec<CallKey> = restored.iter().map(|(call, _)| *call).collect();
         let is_about = objection.class == Class::TooLarge
             || names_media(&objection.message)
@@ -46,20 +48,31 @@ impl Recovery for WithoutPosted {
         if !is_about {
             return None;
         }
-        for call in &calls {
-            history.base.lookup.known.results.remove(call);
-        }
-        let without = text.as_ref().map(|text| text.body_without.clone());
-        let without = without.unwrap_or_else(|| history.base.body.clone());
-        let proposal = history.resend_as(without, context, ResendStep::WithoutPosted)?;
+        let undo = history
+            .base
+            .plan_body(context)?
+            .into_proposal(ResendStep::WithoutPosted);
         let in_text = text.iter().flat_map(|text| text.appended.calls.iter().copied());
+        let body = text.as_ref().map(|text| text.body_without.clone());
         let left_out = LeftOutResults {
-            calls: restored.into_iter().map(|(_, name)| name).chain(in_text).collect(),
+            body: body.unwrap_or_else(|| history.base.body.clone()),
+            records: restored.into_iter().map(|(_, name)| name).chain(in_text).collect(),
+            restored: calls,
             text,
         };
+        // The results are known again until the provider has accepted the body without them.
+        let known = history.base.lookup.known.clone();
+        let before = history.leave_out(&left_out);
+        let planned = history.base.plan_body(context);
+        history.base.put_back(before);
+        history.base.lookup.known = known;
+        let trial = Trial {
+            undo: Box::new(undo),
+            end: TrialEnd::Posted(left_out),
+        };
         Some(Proposal {
-            trial: Some(Trial::Posted(left_out)),
-            ..proposal
+            trial: Some(trial),
+            ..planned?.into_proposal(ResendStep::WithoutPosted)
         })
     }
 }

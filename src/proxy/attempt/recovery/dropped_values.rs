@@ -4,7 +4,8 @@ use super::{
     base::RecoveryContext,
     objection::{LedgerNeed, Objection, Recovery},
     proposal::{Proposal, ResendStep},
-    sent::Sent,
+    put::{note_sent, put_proposal},
+    refused_exchange::RefusedExchange,
 };
 use crate::{
     proxy::{
@@ -16,7 +17,6 @@ use crate::{
         continuity::RequestContinuity,
         error::ProxyError,
         exchange_log::ExchangeLog,
-        request,
     },
     recall::LearnedFact,
     repair::ContinuityKind,
@@ -24,33 +24,33 @@ use crate::{
     wire::RefusalKind,
 };
 
-/// The recovery that puts the values back of one kind.
+/// The recovery that puts back the values of one kind.
 pub(super) struct DroppedValues(pub(super) ContinuityKind);
 
 impl Recovery for DroppedValues {
-    fn applies(&self, objection: &Objection, sent: &Sent<'_>) -> bool {
+    fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         let missing = match self.0 {
             ContinuityKind::Reasoning => RefusalKind::WithoutReasoningContent,
             ContinuityKind::Signature => RefusalKind::WithoutSignature,
             ContinuityKind::Container => RefusalKind::WithoutContainer,
         };
-        objection.kind() == Some(missing) && sent.body.continuity.is_some()
+        objection.kind() == Some(missing) && exchange.body.continuity.is_some()
     }
 
     fn ledger_need(&self) -> LedgerNeed {
         LedgerNeed::Values(self.0)
     }
 
-    fn propose(&self, _: &Objection, sent: &mut Sent<'_>) -> Option<Proposal> {
-        let plan = sent.carried.take()?;
-        let context = sent.context();
-        let history = &mut *sent.history;
+    fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+        let plan = exchange.carried.take()?;
+        let context = exchange.context();
+        let history = &mut *exchange.history;
         history.base.note_unfilled();
         let step = ResendStep::ValuesFilled;
         // A panic of the core cancels them too.
         let filled =
             catch_core_panic(|| history.resend_changed(context, step, |paired, body| plan.apply(paired, body)));
-        let continuity = sent.body.continuity.as_mut()?;
+        let continuity = exchange.body.continuity.as_mut()?;
         let Some(mut proposal) = filled else {
             // What was filled is not sent, so it must be neither reported nor pinned.
             continuity.cancel();
@@ -96,19 +96,17 @@ pub(in crate::proxy::attempt) async fn take_values_out(
     let Some(unfilled) = history.base.take_unfilled() else {
         return Ok(());
     };
-    let plan = async { catch_core_panic(|| history.resend_as(unfilled.clone(), context, ResendStep::ValuesFilled)) };
+    let step = ResendStep::ValuesTakenOut;
+    let plan = async { catch_core_panic(|| history.resend_as(unfilled.clone(), context, step)) };
     let planned = passes.run_pass(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
     // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
-    let mut proposal = planned.unwrap_or_else(|| Proposal::fallback(Segments::whole(unfilled)));
-    body.add_to_report(&mut proposal.report);
-    if let Some(pins) = body.pins.as_mut() {
-        // Without a late text there is nothing to store that could fail.
-        pins.replace_pins(proposal.answers, None).await;
-    }
-    log.repair_header = Some(request::actions_header(&proposal.report));
-    body.renamed_ids.clone_from(&proposal.report.renamed);
-    log.event.report = Some(proposal.report);
-    attempts.outgoing.replace_body(proposal.body, false);
+    let mut proposal = planned.unwrap_or_else(|| Proposal {
+        step,
+        ..Proposal::fallback(Segments::whole(unfilled))
+    });
+    // Without a late text there is nothing to store that could fail.
+    put_proposal(attempts, &mut proposal).await;
+    note_sent(attempts, proposal, log);
     end_resend_plan(attempts, true);
     Ok(())
 }

@@ -3,16 +3,12 @@
 use bytes::Bytes;
 
 use super::{
-    base::{RecoveryContext, ResendBase},
-    proposal::{Proposal, ResendStep},
+    base::{PlainBodies, RecoveryContext, ResendBase},
+    proposal::{LeftOutResults, Proposal, ResendStep},
 };
-use crate::proxy::{
-    continuity::ContinuityPlan,
-    data_path::DataPath,
-    request::{OutgoingBody, SentBody},
-};
+use crate::proxy::{data_path::DataPath, request::SentBody};
 use crate::{
-    provider::{Route, ServerHash},
+    provider::ServerHash,
     recall::{FactKey, KeyedFact, ShapeVerdict},
     repair::{DisputedShape, LearnedRules, Paired},
     splice::Segments,
@@ -33,28 +29,6 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) steps: Vec<ResendStep>,
 }
 
-/// The exchange, as a recovery sees it.
-pub(super) struct Sent<'s> {
-    pub(super) path: &'s DataPath,
-    pub(super) route: &'s Route<'s>,
-    /// `true` if the lane has left another profile.
-    pub(super) profile_left: bool,
-    pub(super) history: &'s mut SentHistory,
-    pub(super) body: &'s mut OutgoingBody,
-    /// Values that the provider wants back, once they were looked up.
-    pub(super) carried: Option<ContinuityPlan>,
-}
-
-impl<'s> Sent<'s> {
-    /// Returns what a plan depends on besides the body.
-    pub(super) fn context(&self) -> RecoveryContext<'s> {
-        RecoveryContext {
-            path: self.path,
-            policy: &self.path.settings.policy,
-        }
-    }
-}
-
 impl SentHistory {
     /// Creates the history of a request that was sent to `server`.
     pub(in crate::proxy::attempt) fn new(sent: SentBody, server: ServerHash) -> Self {
@@ -69,7 +43,7 @@ impl SentHistory {
     }
 
     /// Returns `true` if these bytes were sent last. The provider would refuse them again.
-    pub(super) fn was_sent(&self, body: &Segments) -> bool {
+    pub(super) fn is_last_sent(&self, body: &Segments) -> bool {
         self.last_sent.len() == body.len() && self.last_sent.to_vec() == body.to_vec()
     }
 
@@ -89,20 +63,14 @@ impl SentHistory {
     }
 
     /// Returns `true` if a resend because of bound thinking has made this change to the present body.
-    pub(super) fn has_unbound(&self, step: ResendStep) -> bool {
-        let starts_over = |step: &&ResendStep| {
-            matches!(
-                step,
-                ResendStep::ValuesFilled | ResendStep::DeadResponse | ResendStep::WithoutPosted
-            )
-        };
-        let of_body = self.steps.iter().rev().take_while(|step| !starts_over(step));
+    pub(super) fn has_tried_for_bound(&self, step: ResendStep) -> bool {
+        let of_body = self.steps.iter().rev().take_while(|step| !step.starts_over());
         of_body.into_iter().any(|made| *made == step)
     }
 
     /// Returns `true` if a resend because of bound thinking may have moved results of the present body.
-    pub(super) fn is_unbound(&self) -> bool {
-        self.has_unbound(ResendStep::ResultsReplaced) || self.has_unbound(ResendStep::ThinkingDropped)
+    pub(super) fn has_moved_results(&self) -> bool {
+        self.has_tried_for_bound(ResendStep::ResultsReplaced) || self.has_tried_for_bound(ResendStep::ThinkingDropped)
     }
 
     /// Returns the resend of the body with a change that is no matter of pairing. `None` if that fails.
@@ -113,7 +81,7 @@ impl SentHistory {
         change: impl FnOnce(&Paired<'_>, &Bytes) -> Option<Bytes>,
     ) -> Option<Proposal> {
         // A recovery from bound thinking may have moved results: this change would undo that.
-        if self.is_unbound() {
+        if self.has_moved_results() {
             return None;
         }
         let changed = change(&self.base.pair(context)?, &self.base.body)?;
@@ -127,8 +95,20 @@ impl SentHistory {
         context: RecoveryContext<'_>,
         step: ResendStep,
     ) -> Option<Proposal> {
-        self.base.replace(body);
-        Some(self.base.plan_body(context)?.into_proposal(step))
+        let before = self.base.replace(body);
+        let planned = self.base.plan_body(context);
+        if planned.is_none() {
+            self.base.put_back(before);
+        }
+        Some(planned?.into_proposal(step))
+    }
+
+    /// Plans without these posted results from now on. Returns the bodies before that.
+    pub(super) fn leave_out(&mut self, left_out: &LeftOutResults) -> PlainBodies {
+        for call in &left_out.restored {
+            self.base.lookup.known.results.remove(call);
+        }
+        self.base.replace(left_out.body.clone())
     }
 
     /// Starts over with every result of the client in its place.

@@ -1,0 +1,47 @@
+//! The change from one body of an exchange to the next.
+
+use super::proposal::{Proposal, Trial};
+use crate::{
+    proxy::{attempt::Attempts, exchange_log::ExchangeLog, request},
+    recall::{KeyedFact, LearnedFact},
+};
+
+/// Makes a proposal the body that is sent next. Returns `false` if its late text could not be stored.
+pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Proposal) -> bool {
+    let more = proposal.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
+    let body = &mut attempts.outgoing.body;
+    if let Some(pins) = body.pins.as_mut() {
+        let (answers, late_text) = (std::mem::take(&mut proposal.answers), proposal.late_text.take());
+        if !pins.replace_pins(answers, late_text).await {
+            return false;
+        }
+    }
+    let fewer = proposal.trial.as_ref().map_or(0, Trial::left_out_texts);
+    body.appended = body.appended.saturating_add(more).saturating_sub(fewer);
+    body.add_to_report(&mut proposal.report);
+    attempts
+        .outgoing
+        .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
+    if let Some(history) = &mut attempts.history {
+        // The next refusal is about this body.
+        history.last_sent = proposal.body.clone();
+        history.steps.push(proposal.step);
+    }
+    true
+}
+
+/// Notes what a resend has changed, now that the answer to it is the exchange's.
+pub(super) fn note_sent(attempts: &mut Attempts<'_>, proposal: Proposal, log: &mut ExchangeLog) {
+    // The report describes the request that this answer belongs to.
+    log.repair_header = Some(request::actions_header(&proposal.report));
+    attempts.outgoing.body.renamed_ids.clone_from(&proposal.report.renamed);
+    log.event.report = Some(proposal.report);
+    if proposal.is_fallback {
+        // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the
+        // values that were put back.
+        let is_in_body =
+            |(_, fact): &KeyedFact| matches!(fact, LearnedFact::DeadResponse | LearnedFact::WantedContinuity);
+        attempts.learned_facts.retain(is_in_body);
+    }
+    attempts.learned_facts.extend(proposal.facts);
+}

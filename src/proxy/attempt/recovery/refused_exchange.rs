@@ -1,0 +1,29 @@
+//! An exchange whose request was refused, as a recovery sees it.
+
+use super::{base::RecoveryContext, sent_history::SentHistory};
+use crate::{
+    provider::Route,
+    proxy::{continuity::ContinuityPlan, data_path::DataPath, request::OutgoingBody},
+};
+
+/// An exchange whose request was refused, as a recovery sees it.
+pub(super) struct RefusedExchange<'s> {
+    pub(super) path: &'s DataPath,
+    pub(super) route: &'s Route<'s>,
+    /// `true` if the lane has left another profile.
+    pub(super) profile_left: bool,
+    pub(super) history: &'s mut SentHistory,
+    pub(super) body: &'s mut OutgoingBody,
+    /// Values that the provider wants back, once they were looked up.
+    pub(super) carried: Option<ContinuityPlan>,
+}
+
+impl<'s> RefusedExchange<'s> {
+    /// Returns what a plan depends on besides the body.
+    pub(super) fn context(&self) -> RecoveryContext<'s> {
+        RecoveryContext {
+            path: self.path,
+            policy: &self.path.settings.policy,
+        }
+    }
+}
