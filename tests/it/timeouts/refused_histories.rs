@@ -73,7 +73,7 @@ async fn a_refusal_at_the_begin_of_a_stream_is_not_retried_either() {
 
 /// A stream that was held begins with a refusal that a repair answers: the client gets the answer to the resend.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_at_the_begin_of_a_stream_is_repaired_like_any_other() {
+async fn a_refusal_at_the_start_of_a_stream_is_repaired_like_any_other() {
     let world = world(&strangers("a"));
     let refusal = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\
         \"messages.1.content.0: Invalid `signature` in `thinking` block\"}}\n\n";
