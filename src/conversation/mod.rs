@@ -390,7 +390,7 @@ pub struct CallFault {
 impl CallFault {
     const BAD_NAME: &str = "bad_name";
 
-    /// Returns the fault of a call with these faults. `None` if there are none.
+    /// Joins the faults of a call's input and name. `None` if both are accepted.
     pub fn new(input: Option<InputFault>, name: Option<NameFault>) -> Option<Self> {
         (input.is_some() || name.is_some()).then_some(Self { input, name })
     }
@@ -426,7 +426,7 @@ pub enum InputFault {
 /// The fault of a call's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFault {
-    /// Missing, or null. No provider accepts that.
+    /// Missing, or null. Not judged for Anthropic and Gemini.
     Missing,
     /// An empty text.
     Empty,

@@ -104,7 +104,7 @@ pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> V
         return vec![Piece::Made(block.to_owned())];
     };
     let set_id = id.and_then(|id| format.set_result_id(json, root, id));
-    // It is stored as the client sent it, so what is mended in a body is mended here too.
+    // Stored as the client sent it, so its content is fixed here as in a body.
     let content = json.member(root, "content").filter(|_| format == Format::OpenAiChat);
     let is_data = content.is_some_and(|content| openai_chat::read::is_data(json, content));
     let set_content = is_data.then(|| openai_chat::write::set_content_as_text(json, root));

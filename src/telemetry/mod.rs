@@ -33,7 +33,7 @@ use crate::{
     upstream::NetworkCause,
 };
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
-use events::{AskedConversation, ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted, UnreadRefusal};
+use events::{AskedConversation, ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted, UnknownRefusal};
 use metrics::Metrics;
 use totals::TotalsTable;
 use traces::Tracer;
@@ -99,9 +99,9 @@ impl Telemetry {
         }
     }
 
-    /// Records a refusal in words that the proxy does not know, and once that its session is stuck. `event` is that of
+    /// Records a refusal that the proxy does not know. With the third, logs and counts the stuck session. `event` is that of
     /// its exchange, as far as it is known.
-    pub fn record_unread_refusal(&self, refusal: UnreadRefusal, event: &ExchangeEnded) {
+    pub fn record_unknown_refusal(&self, refusal: UnknownRefusal, event: &ExchangeEnded) {
         let (upstream, text) = (refusal.conversation.upstream.clone(), refusal.text.clone());
         let status = refusal.status;
         if !self.dashboard.record_refusal(refusal, event) {

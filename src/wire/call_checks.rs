@@ -25,7 +25,7 @@ pub(crate) fn object_fault(json: Json<'_>, input: Option<Span>) -> Option<InputF
     }
 }
 
-/// Passes the name of a call, and returns its fault if there is no text in it.
+/// Passes the name of a call, and returns its fault if it is missing, null or empty.
 pub(crate) fn read_name_fault(cursor: &mut Cursor<'_>) -> Result<Option<NameFault>, Unreadable> {
     let kind = cursor.peek_kind();
     let name = cursor.skip_bytes()?;

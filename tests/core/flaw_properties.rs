@@ -111,7 +111,7 @@ fn spoil_content(message: &mut Value, rng: &mut Rng) {
         message["content"] = match rng.below(3) {
             0 => json!({"said": said}),
             1 => json!([{"said": said}, {"more": 1}]),
-            _ => json!([{"type": "text", "text": "first"}, said]),
+            _ => json!([{"type": "text", "text": "first"}, {"said": said}]),
         };
     }
 }

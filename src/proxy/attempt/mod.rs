@@ -7,7 +7,7 @@ mod profile_choice;
 mod recovery;
 mod send;
 mod success;
-mod unread_refusal;
+mod unknown_refusal;
 
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
@@ -187,7 +187,7 @@ impl Attempts<'_> {
         log.left_profile = moved.and_then(|moved| Some((label(moved.from)?, moved.cause)));
     }
 
-    /// Sends the request, resends it after refusals of its pairing, and judges the result.
+    /// Sends the request, resends it after refusals of its history, and judges the result.
     async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
         let recovered = match self.send_request(log).await {
             Ok(answer) => recovery::recover_from_refusal(self, answer, log).await,
@@ -444,7 +444,7 @@ impl Attempts<'_> {
         if tried.verdict.class == Class::Success {
             hold = success::settle_success(self, log).await;
         } else {
-            unread_refusal::report_unread(self, &tried, log);
+            unknown_refusal::report_unknown(self, &tried, log);
             // The text of an unread error may name another class. It is reported when it was relayed.
             if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {
                 log.report_verdict(tried.verdict, &tried.hints);

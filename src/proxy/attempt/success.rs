@@ -1,6 +1,6 @@
 //! Everything that a successful answer settles: the caller, pins, learned facts, and the lane's profile.
 
-use super::{Attempts, large_body::later_passes, unread_refusal};
+use super::{Attempts, large_body::later_passes, unknown_refusal};
 use crate::{
     auth::Caller,
     clock,
@@ -37,7 +37,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
     if attempts.route.asks_for_turn() {
         store_learned_facts(attempts);
     }
-    unread_refusal::report_accepted(attempts, log);
+    unknown_refusal::report_success(attempts, log);
     bind_lane(attempts, log);
     let context = &attempts.outgoing.body.context;
     if let Some(lane) = context.lane.filter(|_| context.is_compaction) {

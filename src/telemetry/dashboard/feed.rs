@@ -21,7 +21,7 @@ use super::{
 use crate::{
     clock,
     session_table::DetachReason,
-    telemetry::events::{AskedConversation, ExchangeEnded, UnreadRefusal},
+    telemetry::events::{AskedConversation, ExchangeEnded, UnknownRefusal},
 };
 
 /// Limit of repairs in the feed.
@@ -202,7 +202,7 @@ impl DashboardFeed {
     }
 
     /// Counts a refusal that the proxy does not know. Returns `true` if the session is stuck from now on.
-    pub(in crate::telemetry) fn record_refusal(&self, refusal: UnreadRefusal, event: &ExchangeEnded) -> bool {
+    pub(in crate::telemetry) fn record_refusal(&self, refusal: UnknownRefusal, event: &ExchangeEnded) -> bool {
         self.refused.record_refusal(refusal, event)
     }
 

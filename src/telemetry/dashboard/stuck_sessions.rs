@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::entries::ExchangeNames;
 use crate::{
     clock,
-    telemetry::events::{AskedConversation, ExchangeEnded, UnreadRefusal},
+    telemetry::events::{AskedConversation, ExchangeEnded, UnknownRefusal},
     wire::Format,
 };
 
@@ -83,9 +83,10 @@ struct RefusalLists {
 
 impl RefusedSessions {
     /// Counts a refusal. Returns `true` if the session is stuck from now on.
-    pub(super) fn record_refusal(&self, refusal: UnreadRefusal, event: &ExchangeEnded) -> bool {
-        let now = clock::now();
+    pub(super) fn record_refusal(&self, refusal: UnknownRefusal, event: &ExchangeEnded) -> bool {
         let mut lists = self.lock_lists();
+        // Read with the lock, so that the lists stay in the order of time.
+        let now = clock::now();
         lists.forget_old(now);
         let known = lists.take_known(&refusal);
         let refusals = known.as_ref().map_or(0, |known| known.refusals).saturating_add(1);
@@ -148,7 +149,7 @@ impl RefusedSessions {
 
 impl RefusalLists {
     /// Removes the entry of the same refusal, if there is one.
-    fn take_known(&mut self, refusal: &UnreadRefusal) -> Option<StuckSession> {
+    fn take_known(&mut self, refusal: &UnknownRefusal) -> Option<StuckSession> {
         let is_it = |session: &StuckSession| {
             session.conversation.is_same(&refusal.conversation) && session.text == refusal.text
         };
@@ -189,8 +190,8 @@ mod tests {
         session::TurnMark,
     };
 
-    fn refusal(caller: u8, text: &str) -> UnreadRefusal {
-        UnreadRefusal {
+    fn refusal(caller: u8, text: &str) -> UnknownRefusal {
+        UnknownRefusal {
             conversation: AskedConversation {
                 caller: Caller::of_account(Principal::from_bytes([caller; 32])),
                 lane: None,

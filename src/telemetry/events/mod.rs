@@ -7,7 +7,7 @@ mod trace;
 
 pub use exchange::{AnswerSummary, ExchangeEnded};
 pub use handshake::HandshakeFault;
-pub use refusal::{AskedConversation, UnreadRefusal};
+pub use refusal::{AskedConversation, UnknownRefusal};
 pub(super) use trace::TraceTarget;
 pub use trace::{ExchangeTrace, ModelRequest};
 

@@ -33,7 +33,7 @@ impl AskedConversation {
 
 /// A provider's refusal of a request in words that the proxy does not know.
 #[derive(Clone, Debug)]
-pub struct UnreadRefusal {
+pub struct UnknownRefusal {
     /// The conversation of the request.
     pub conversation: AskedConversation,
     /// The masked text, as [`RefusalTable::mask`](crate::wire::RefusalTable::mask) returns it.

@@ -178,20 +178,51 @@ pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
     }
 }
 
-/// Returns `true` if the content of a result is an object, or a list with an element that is no content part.
+/// Returns `true` if the content of a result is an object, or a list of texts and data that no server takes.
 ///
 /// `Missing required parameter: 'messages[2].content[0].type'.` (langchain-ai/langchainjs#11092, 2026-06), `Input should
 /// be a valid dictionary` (NousResearch/hermes-agent#48244, 2026-06).
 pub(crate) fn is_data(json: Json<'_>, content: Span) -> bool {
-    let is_part = |element| json.kind(element) == JsonKind::Object && json.string_member(element, "type").is_some();
     match json.kind(content) {
         JsonKind::Object => true,
         JsonKind::Array => {
-            let mut has_data = false;
-            let walked = json.for_each_element(content, |element| has_data |= !is_part(element));
-            walked.is_ok() && has_data
+            let (mut has_data, mut has_parts) = (false, false);
+            let walked = json.for_each_element(content, |element| match ResultElement::of(json, element) {
+                ResultElement::Text => {}
+                ResultElement::Data => has_data = true,
+                ResultElement::Part => has_parts = true,
+            });
+            // As one text, an image would be unreadable.
+            walked.is_ok() && has_data && !has_parts
         }
         JsonKind::String | JsonKind::Null | JsonKind::Other => false,
+    }
+}
+
+/// An element of a result's content.
+enum ResultElement {
+    /// A part of type `text`.
+    Text,
+    /// Another part, or what some servers take for one: vLLM (2026-11) takes texts, and parts without a type.
+    Part,
+    /// Anything else.
+    Data,
+}
+
+impl ResultElement {
+    fn of(json: Json<'_>, element: Span) -> Self {
+        match json.kind(element) {
+            JsonKind::String => Self::Part,
+            JsonKind::Object => match json.members(element, ["type", "text", "image_url"]) {
+                [Some(kind), ..] if json.kind(kind) == JsonKind::String => match &*json.decode_string(kind) {
+                    b"text" => Self::Text,
+                    _ => Self::Part,
+                },
+                [_, None, None] => Self::Data,
+                _ => Self::Part,
+            },
+            JsonKind::Array | JsonKind::Null | JsonKind::Other => Self::Data,
+        }
     }
 }
 

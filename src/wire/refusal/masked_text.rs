@@ -30,7 +30,6 @@ const PYDANTIC_MESSAGE: &[u8] = b"msg";
 const HISTORY_WORDS: &[&str] = &[
     "assistant",
     "call_id",
-    "chat",
     "conversation",
     "function",
     "function_call",
@@ -66,12 +65,16 @@ impl RefusalTable {
     ///
     /// The message is found where [`RefusalTable::read`] looks for it, and in the `msg` of a list. Several are joined.
     /// Words of the rows and of other errors are kept with their case. Every other word becomes `<word>`, a number
-    /// becomes `<n>`, and signs in a row become one, with a known word or two between them.
+    /// becomes `<n>`, and signs in a row become one, also if one or two known words are between them.
     pub fn mask(&self, body: &[u8]) -> Option<String> {
         if body.len() > REFUSAL_BYTES_MAX {
             return None;
         }
         let (body, mut masked) = (body.trim_ascii(), MaskedText::new(self.words()));
+        // A page of a proxy in between, or of a wrong address.
+        if body.starts_with(b"<") {
+            return None;
+        }
         // JSON without a message says nothing in words. Anything else is a message as a whole.
         if !masked.push_body(body, LAYERS_MAX) && validate(body).is_err() {
             masked.push_words(body);
@@ -82,14 +85,15 @@ impl RefusalTable {
 
 /// Returns `true` if a masked text is about the history of a request.
 pub fn names_history(masked: &str) -> bool {
-    let mut words = masked.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
-    words.any(|word| {
+    // A hyphen or slash belongs to the name of a model, or to a path: `<word>-thinking` names no history.
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '/');
+    masked.split(|letter: char| !is_part(letter)).any(|word| {
         work::count(HISTORY_WORDS.len());
         HISTORY_WORDS.contains(&&*word.to_ascii_lowercase())
     })
 }
 
-/// A text in the making.
+/// A masked text that is being built.
 #[derive(Debug)]
 struct MaskedText<'w> {
     /// Words that are kept.
@@ -360,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_message_is_found_as_refusals_are_read() {
-        let rows: [(&str, Option<&str>); 14] = [
+        let rows: [(&str, Option<&str>); 15] = [
             (
                 r#"{"error":{"message":"bad tool","code":"hidden"},"name":"hidden"}"#,
                 Some("bad tool"),
@@ -391,6 +395,7 @@ mod tests {
             (r#"{"message":"bad tool","#, Some("bad tool")),
             (r#"{"code":1,"reason":"hidden"}"#, None),
             (r#"{"message":""}"#, None),
+            ("<html><body role=\"main\">bad tool</body></html>", None),
             ("", None),
             ("  ", None),
         ];
@@ -428,6 +433,9 @@ mod tests {
             "Internal server error",
             "Not Found",
             "The model `<word>` does not exist or you do not have access to it.",
+            "The model '<word>-thinking' does not exist.",
+            "Invalid URL (<word>/chat/completions)",
+            "This is not a chat model and thus not supported in the <word>/chat/completions endpoint.",
             "An error occurred while processing your request. Please include the request ID <word> in your message.",
         ] {
             assert!(!names_history(other), "{other}");

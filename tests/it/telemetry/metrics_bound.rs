@@ -10,7 +10,7 @@ use antiphon::{
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
-        events::{AskedConversation, ExchangeEnded, ResultPosted, UnreadRefusal},
+        events::{AskedConversation, ExchangeEnded, ResultPosted, UnknownRefusal},
     },
     upstream::NetworkCause,
     wire::Format,
@@ -128,12 +128,12 @@ pub(crate) fn stick_session(telemetry: &Telemetry, upstream: &str) {
             mark: TurnMark::default(),
         };
         let text = "bad tool".into();
-        let refusal = UnreadRefusal {
+        let refusal = UnknownRefusal {
             conversation,
             text,
             status: 400,
         };
-        telemetry.record_unread_refusal(refusal, &ended());
+        telemetry.record_unknown_refusal(refusal, &ended());
     }
 }
 

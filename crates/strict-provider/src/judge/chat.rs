@@ -20,6 +20,8 @@ pub(super) struct Rules {
     pictures: bool,
     /// `true` if a call may have an empty name.
     empty_names: bool,
+    /// `true` if a tool message may contain texts, and parts without a type, in its list (vLLM).
+    untyped_parts: bool,
 }
 
 impl Rules {
@@ -29,15 +31,18 @@ impl Rules {
         deepseek: false,
         pictures: false,
         empty_names: false,
+        untyped_parts: false,
     };
     pub(super) const COMPATIBLE: Self = Self {
         id_max: usize::MAX,
         pictures: true,
         empty_names: true,
+        untyped_parts: true,
         ..Self::STANDARD
     };
     pub(super) const DEEPSEEK: Self = Self {
         deepseek: true,
+        untyped_parts: false,
         ..Self::COMPATIBLE
     };
     pub(super) const XAI: Self = Self {
@@ -135,7 +140,7 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
         );
     }
     if message.role == "tool" {
-        check_data(message, rules.deepseek)?;
+        check_data(message, rules)?;
     }
     if message.role == "tool"
         && let Err(words) = contents::chat(message.value.get("content"), rules.pictures)
@@ -173,8 +178,10 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
 ///
 /// `OpenAI`: <https://github.com/langchain-ai/langchainjs/issues/11092>, 2026-06. vLLM iterates over the keys of an
 /// object: <https://github.com/NousResearch/hermes-agent/issues/48244>, 2026-06.
-fn check_data(message: &Message<'_>, is_deepseek: bool) -> Verdict {
-    let index = message.index;
+fn check_data(message: &Message<'_>, rules: &Rules) -> Verdict {
+    let (index, is_deepseek) = (message.index, rules.deepseek);
+    let is_untyped = |part: &Value| part.is_string() || part.get("text").is_some() || part.get("image_url").is_some();
+    let is_part = |part: &Value| part["type"].is_string() || (rules.untyped_parts && is_untyped(part));
     let words = match message.value.get("content") {
         Some(Value::Object(_)) if is_deepseek => "content should be a string or a list".to_owned(),
         Some(Value::Object(members)) => {
@@ -184,7 +191,7 @@ fn check_data(message: &Message<'_>, is_deepseek: bool) -> Verdict {
                  input_value='{key}', input_type=str]"
             )
         }
-        Some(Value::Array(parts)) => match parts.iter().position(|part| !part["type"].is_string()) {
+        Some(Value::Array(parts)) => match parts.iter().position(|part| !is_part(part)) {
             Some(_) if is_deepseek => "missing field `type`".to_owned(),
             Some(at) => format!("Missing required parameter: 'messages[{index}].content[{at}].type'."),
             None => return Ok(()),
@@ -349,7 +356,7 @@ fn check_mistral_answers(message: &Message<'_>, run: &[Message<'_>]) -> Verdict 
         return refuse_plainly("Assistant message must have either content or tool_calls, but not both.");
     }
     for tool in run {
-        check_data(tool, false)?;
+        check_data(tool, &Rules::STANDARD)?;
     }
     // Its own code: mistral-common 1.13.1.
     for call in calls {

@@ -7,7 +7,7 @@ use crate::{
     policy::{Class, ProviderErrorInfo},
     proxy::{exchange_log::ExchangeLog, response::ProviderAnswer},
     refusals,
-    telemetry::events::{AskedConversation, UnreadRefusal},
+    telemetry::events::{AskedConversation, UnknownRefusal},
     wire::names_history,
 };
 
@@ -20,24 +20,24 @@ const MODEL_CODES: &[&str] = &[
 ];
 
 /// Reports a refusal that the client gets, if its text was read and the proxy does not know it.
-pub(super) fn report_unread(attempts: &Attempts<'_>, tried: &AttemptResult, log: &ExchangeLog) {
+pub(super) fn report_unknown(attempts: &Attempts<'_>, tried: &AttemptResult, log: &ExchangeLog) {
     let text = tried
         .result
         .as_ref()
         .ok()
         .filter(|_| asks_for_turn(attempts))
-        .and_then(|answer| unread_text(answer, tried.verdict.class));
+        .and_then(|answer| unknown_text(answer, tried.verdict.class));
     let Some((status, text)) = text else { return };
-    let refusal = UnreadRefusal {
+    let refusal = UnknownRefusal {
         conversation: asked_conversation(attempts),
         text: text.into(),
         status: status.as_u16(),
     };
-    log.telemetry().record_unread_refusal(refusal, &log.event);
+    log.telemetry().record_unknown_refusal(refusal, &log.event);
 }
 
 /// Reports that the provider accepted the request, so that its conversation goes on.
-pub(super) fn report_accepted(attempts: &Attempts<'_>, log: &ExchangeLog) {
+pub(super) fn report_success(attempts: &Attempts<'_>, log: &ExchangeLog) {
     let conversation = || asks_for_turn(attempts).then(|| asked_conversation(attempts));
     log.telemetry().record_success(conversation);
 }
@@ -59,7 +59,7 @@ fn asked_conversation(attempts: &Attempts<'_>) -> AskedConversation {
 
 /// Returns status and masked text of an answer that may refuse a history for ever. `None` for every other answer, and
 /// for a refusal that the proxy knows.
-fn unread_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, String)> {
+fn unknown_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, String)> {
     let status = answer.status();
     let must_name_history = match (status, class) {
         (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Class::Request | Class::Affinity) => false,
@@ -68,9 +68,14 @@ fn unread_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, Str
         _ => return None,
     };
     let error_info: ProviderErrorInfo = answer.error_info();
-    if error_info.is_refusal || error_info.has_code(MODEL_CODES) {
+    if error_info.has_code(MODEL_CODES) {
         return None;
     }
-    let text = refusals::table().mask(answer.whole_body()?)?;
+    let body = answer.whole_body()?;
+    // A known text that does not count with this status is not resent, so it stops the session too.
+    if refusals::table().read_with_status(status.as_u16(), body).is_some() {
+        return None;
+    }
+    let text = refusals::table().mask(body)?;
     (!must_name_history || names_history(&text)).then_some((status, text))
 }
