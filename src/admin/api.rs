@@ -125,7 +125,7 @@ async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
     Json(series::series_page(&parts.telemetry))
 }
 
-/// The query of lists in memory.
+/// The query of a list that is kept in memory.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RowsQuery {

@@ -203,7 +203,7 @@ const DECIDED_PAIRS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn other_texts_are_not_pairing_refusals() {
+fn other_texts_are_no_refusals_of_a_history() {
     for text in OTHERS {
         for body in wrapped(text) {
             assert_eq!(kind_and_ids(&body), None, "{body}");

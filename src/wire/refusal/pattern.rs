@@ -207,7 +207,7 @@ fn slot_width(text: &[u8], slot: SlotKind) -> usize {
     bytes.take_while(|byte| !slot.ends_at(**byte)).count()
 }
 
-/// Returns the gap before the first position at which `literal` matches, and the text after that literal.
+/// Returns the bytes of a slot, up to the first position at which `literal` matches, and the text after that literal.
 fn find_slot_end<'t>(literal: &[u8], text: &'t [u8], slot: SlotKind) -> Option<(&'t [u8], &'t [u8])> {
     (0..=slot_width(text, slot)).find_map(|length| {
         let (gap, rest) = text.split_at_checked(length)?;

@@ -21,7 +21,7 @@ pub(super) const NESTING_MAX: u8 = 7;
 /// Largest number of leads before a text.
 const LEADS_MAX: usize = 6;
 
-/// The beginning of the last line of that text.
+/// The beginning of the last line of the text that litellm appends.
 const LITELLM_LAST_LINE: &[u8] = b"Available Model Group Fallbacks=";
 
 /// The members of error bodies under which the text may be.

@@ -143,7 +143,7 @@ impl RefusalTable {
     fn match_row(&self, row: &RefusalRow, led: LedText<'_>) -> Option<(usize, Vec<String>)> {
         let matches = row.texts.iter().filter_map(|text| {
             let found = text.match_start(led.text, &self.place_names)?;
-            // What stands behind a text may repeat the client's, and so may the text itself, as the name of a member.
+            // The client may have written what follows a text, and the text itself, as the name of a member.
             let counts = !row.kind.loses_content() || self.ends_message(row, found.rest, led);
             counts.then(|| (text.literal_bytes(), found.ids))
         });

@@ -1,8 +1,7 @@
 //! Resends after a provider's refusal of the history, as long as each refusal helps to repair the request.
 //!
 //! One loop reads the refusal, asks the recoveries in their order for a body, and sends it with the same credential, three
-//! sends in all. Never used in strict or observe mode, for a signed body, or after the
-//! first byte of an answer.
+//! sends in all. Never used in strict or observe mode, for a signed body, or after the first byte of an answer.
 
 mod base;
 mod bound_thinking;

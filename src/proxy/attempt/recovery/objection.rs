@@ -12,7 +12,7 @@ use crate::{
 
 /// One way to change a body that a provider has refused.
 ///
-/// A recovery has no state: what it has done before is among the steps of the [`SentHistory`].
+/// A recovery has no state: the steps of [`SentHistory`](super::SentHistory) tell what it has done before.
 pub(super) trait Recovery: Sync {
     /// Returns `true` if the recovery may propose a body. Reads no body.
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool;
