@@ -151,16 +151,9 @@ impl ResendBase {
         facts
     }
 
-    /// Returns the fact that the server no longer demands the rules that it has taught for the model.
-    pub(super) fn retracted_rules(&self) -> KeyedFact {
-        let key = self.fact_scope().rules_key(self.model.as_deref());
-        (key, LearnedFact::RulesRetracted)
-    }
-
-    /// Returns the fact that the server demands these rules for the model.
-    pub(super) fn rules_fact(&self, learned: LearnedRules) -> KeyedFact {
-        let key = self.fact_scope().rules_key(self.model.as_deref());
-        (key, LearnedFact::Rules(learned))
+    /// Returns a fact about the rules that the server demands for the model.
+    pub(super) fn rules_fact(&self, fact: LearnedFact) -> KeyedFact {
+        (self.fact_scope().rules_key(self.model.as_deref()), fact)
     }
 
     /// Returns what this process remembers for the caller at this upstream.

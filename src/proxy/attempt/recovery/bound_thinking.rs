@@ -28,7 +28,7 @@ impl Recovery for BoundThinking {
         is_bound && !exchange.history.has_tried_for_bound(ResendStep::ThinkingDropped)
     }
 
-    fn ledger_need(&self) -> LedgerNeed {
+    fn ledger_need(&self, _: &Objection) -> LedgerNeed {
         LedgerNeed::EarlierAnswers
     }
 

@@ -1,47 +1,27 @@
 //! Recovery from a refusal because of a missing value, which the provider's answer carried and the client has dropped.
 
 use super::{
-    base::RecoveryContext,
     objection::{LedgerNeed, Objection, Recovery},
     proposal::{Proposal, ResendStep},
-    put::{note_sent, put_proposal},
     refused_exchange::RefusedExchange,
 };
 use crate::{
-    proxy::{
-        attempt::{
-            Attempts,
-            large_body::{end_resend_plan, resend_passes, take_resend_memory},
-        },
-        catch_core_panic::catch_core_panic,
-        continuity::RequestContinuity,
-        error::ProxyError,
-        exchange_log::ExchangeLog,
-    },
-    recall::LearnedFact,
-    repair::ContinuityKind,
-    splice::Segments,
-    wire::RefusalKind,
+    proxy::catch_core_panic::catch_core_panic, recall::LearnedFact, repair::ContinuityKind, wire::RefusalKind,
 };
 
-/// The recovery that puts back the values of one kind.
-pub(super) struct DroppedValues(pub(super) ContinuityKind);
+/// The recovery that puts dropped values back.
+pub(super) struct DroppedValues;
 
 impl Recovery for DroppedValues {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
-        let missing = match self.0 {
-            ContinuityKind::Reasoning => RefusalKind::WithoutReasoningContent,
-            ContinuityKind::Signature => RefusalKind::WithoutSignature,
-            ContinuityKind::Container => RefusalKind::WithoutContainer,
-        };
-        objection.kind() == Some(missing) && exchange.body.continuity.is_some()
+        missing_kind(objection).is_some() && exchange.body.continuity.is_some()
     }
 
-    fn ledger_need(&self) -> LedgerNeed {
-        LedgerNeed::Values(self.0)
+    fn ledger_need(&self, objection: &Objection) -> LedgerNeed {
+        missing_kind(objection).map_or(LedgerNeed::Nothing, LedgerNeed::Values)
     }
 
-    fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+    fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let plan = exchange.carried.take()?;
         let context = exchange.context();
         let history = &mut *exchange.history;
@@ -57,56 +37,21 @@ impl Recovery for DroppedValues {
             return None;
         };
         // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-        let fact = (continuity.fact_key(self.0), LearnedFact::WantedContinuity);
+        let fact = (
+            continuity.fact_key(missing_kind(objection)?),
+            LearnedFact::WantedContinuity,
+        );
         proposal.facts.push(fact);
         Some(proposal)
     }
 }
 
-/// Returns `true` if the body got values back of another organisation than that of the present profile.
-pub(in crate::proxy::attempt) fn has_foreign_values(attempts: &Attempts<'_>) -> bool {
-    let continuity = attempts.outgoing.body.continuity.as_ref();
-    continuity.is_some_and(|known| !known.fits_profile(attempts.profile))
-}
-
-/// Takes the values of another organisation out of the body again. A large body is planned as heavy work.
-///
-/// The profile is chosen after the repair, and rotation may change it. Reasoning and signatures of one account must not
-/// reach another one, which could not use them either. Fails if there was no time left to take them out.
-pub(in crate::proxy::attempt) async fn take_values_out(
-    attempts: &mut Attempts<'_>,
-    log: &mut ExchangeLog,
-) -> Result<(), ProxyError> {
-    let path = attempts.path;
-    take_resend_memory(attempts, 1).await.map_err(ProxyError::Overloaded)?;
-    let (passes, is_heavy) = resend_passes(attempts, log);
-    let body = &mut attempts.outgoing.body;
-    body.continuity.iter_mut().for_each(RequestContinuity::cancel);
-    // A fact about these values is proven only by a body that has them.
-    attempts
-        .learned_facts
-        .retain(|(_, fact)| *fact != LearnedFact::WantedContinuity);
-    let context = RecoveryContext {
-        path,
-        policy: &path.settings.policy,
-    };
-    let Some(history) = attempts.history.as_mut() else {
-        return Ok(());
-    };
-    let Some(unfilled) = history.base.take_unfilled() else {
-        return Ok(());
-    };
-    let step = ResendStep::ValuesTakenOut;
-    let plan = async { catch_core_panic(|| history.resend_as(unfilled.clone(), context, step)) };
-    let planned = passes.run_pass(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
-    // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
-    let mut proposal = planned.unwrap_or_else(|| Proposal {
-        step,
-        ..Proposal::fallback(Segments::whole(unfilled))
-    });
-    // Without a late text there is nothing to store that could fail.
-    put_proposal(attempts, &mut proposal).await;
-    note_sent(attempts, proposal, log);
-    end_resend_plan(attempts, true);
-    Ok(())
+/// Returns the kind of the values that the provider misses. `None` if it misses none.
+fn missing_kind(objection: &Objection) -> Option<ContinuityKind> {
+    match objection.kind()? {
+        RefusalKind::WithoutReasoningContent => Some(ContinuityKind::Reasoning),
+        RefusalKind::WithoutSignature => Some(ContinuityKind::Signature),
+        RefusalKind::WithoutContainer => Some(ContinuityKind::Container),
+        _ => None,
+    }
 }

@@ -38,7 +38,7 @@ impl Recovery for ForeignThinking {
         let blocks = thinking_blocks(&base.pair(context)?);
         let chosen = choose_blocks(&base.removed_thinking, &blocks, &context.path.facts, base.fact_scope())?;
         let before = base.removed_thinking.clone();
-        base.removed_thinking.add(chosen);
+        base.removed_thinking.blocks.extend(chosen);
         let planned = base.plan_body(context);
         // The provider would refuse the same bytes again.
         let planned = planned.filter(|planned| !history.is_last_sent(&planned.body));
@@ -60,7 +60,7 @@ pub(super) fn choose_blocks(
     if blocks.iter().any(|block| block.is_current && block.is_impossible) {
         return None;
     }
-    let removed: HashSet<ThinkingHash> = removed.blocks().iter().copied().collect();
+    let removed: HashSet<ThinkingHash> = removed.blocks.iter().copied().collect();
     let is_refused = |block: &ThinkingBlock| facts.is_refused_thinking(scope.thinking_key(block.hash));
     let is_left = |block: &&ThinkingBlock| {
         // Impossible blocks are not in the body that was refused.

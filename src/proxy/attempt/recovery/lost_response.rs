@@ -20,7 +20,7 @@ impl Recovery for LostResponse {
             && exchange.body.chain.as_ref().is_some_and(|chain| chain.removed_id.is_none())
     }
 
-    fn ledger_need(&self) -> LedgerNeed {
+    fn ledger_need(&self, _: &Objection) -> LedgerNeed {
         LedgerNeed::Items
     }
 

@@ -7,6 +7,7 @@ mod base;
 mod bound_thinking;
 mod dropped_values;
 mod foreign_thinking;
+mod foreign_values;
 mod lost_response;
 mod objection;
 mod pairing_faults;
@@ -19,7 +20,7 @@ mod sent_history;
 mod without_posted;
 mod without_rules;
 
-pub(super) use dropped_values::{has_foreign_values, take_values_out};
+pub(super) use foreign_values::{has_foreign_values, take_values_out};
 pub(super) use sent_history::SentHistory;
 
 use super::{
@@ -34,19 +35,17 @@ use crate::{
         catch_core_panic::catch_core_panic, continuity::ContinuityPlan, error::ProxyError, exchange_log::ExchangeLog,
         response::ProviderAnswer,
     },
-    repair::{CallKey, ContinuityKind},
+    repair::CallKey,
     upstream::SendError,
 };
 use objection::{LedgerNeed, Objection, Recovery};
-use proposal::{Proposal, TrialEnd};
-use put::{note_sent, put_proposal};
+use proposal::{Proposal, Trial};
+use put::{note_sent, put_proposal, restore_last_sent};
 use refused_exchange::RefusedExchange;
 
 /// Every recovery. The first with a proposal is followed.
-const RECOVERIES: [&dyn Recovery; 9] = [
-    &dropped_values::DroppedValues(ContinuityKind::Reasoning),
-    &dropped_values::DroppedValues(ContinuityKind::Signature),
-    &dropped_values::DroppedValues(ContinuityKind::Container),
+const RECOVERIES: [&dyn Recovery; 7] = [
+    &dropped_values::DroppedValues,
     &lost_response::LostResponse,
     &foreign_thinking::ForeignThinking,
     &bound_thinking::BoundThinking,
@@ -93,7 +92,13 @@ async fn resend_while_refused(
         let Some((place, mut proposal)) = Box::pin(propose_next(attempts, &objection, from, log)).await else {
             break;
         };
-        if !put_proposal(attempts, &mut proposal).await {
+        let trial = proposal.trial.take();
+        if trial.is_some() {
+            // Everything else follows the body only if the provider accepts it.
+            attempts
+                .outgoing
+                .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
+        } else if !put_proposal(attempts, &mut proposal).await {
             // The text that would contain the client's result could not be stored. The result stays where it is.
             attempts
                 .history
@@ -103,16 +108,16 @@ async fn resend_while_refused(
         }
         log.record_resend(proposal.step.reason());
         let next = send_again(attempts, log).await;
-        if let Some(mut trial) = proposal.trial.take() {
+        if let Some(trial) = trial {
             let Some(next) = next.filter(|next| next.status().is_success()) else {
                 // The change has not helped. Another profile may get the body without it.
-                attempts.outgoing.body.appended += trial.left_out_texts();
-                put_proposal(attempts, &mut trial.undo).await;
+                restore_last_sent(attempts, proposal.step);
                 from = place.saturating_add(1);
                 continue;
             };
             answer = next;
-            end_trial(attempts, trial.end);
+            end_trial(attempts, trial);
+            put_proposal(attempts, &mut proposal).await;
         } else {
             // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.
             let Some(next) = next else { break };
@@ -159,7 +164,7 @@ async fn propose_next(
         large_body::take_resend_memory(attempts, recovery.bodies()).await.ok()?;
         let (passes, is_heavy) = large_body::resend_passes(attempts, log);
         let plan = async {
-            let carried = read_ledger(attempts, recovery.ledger_need()).await;
+            let carried = read_ledger(attempts, recovery.ledger_need(objection)).await;
             let began = clock::now();
             let mut exchange = refused_exchange(attempts, carried)?;
             let planned = catch_core_panic(|| Some(recovery.propose(objection, &mut exchange)));
@@ -231,14 +236,15 @@ async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<Co
 }
 
 /// Settles what the success of a trial shows.
-fn end_trial(attempts: &mut Attempts<'_>, end: TrialEnd) {
+fn end_trial(attempts: &mut Attempts<'_>, trial: Trial) {
     let Some(history) = &mut attempts.history else { return };
-    match end {
-        TrialEnd::Rules => attempts.learned_facts.push(history.retract_rules()),
-        TrialEnd::Posted(left_out) => {
+    match trial {
+        Trial::WithoutRules => attempts.learned_facts.push(history.retract_rules()),
+        Trial::WithoutPosted(left_out) => {
             history.leave_out(&left_out);
-            let caller = attempts.outgoing.body.context.caller;
-            left_out.withhold(attempts.path, caller, &mut attempts.outgoing.body);
+            let body = &mut attempts.outgoing.body;
+            body.appended = body.appended.saturating_sub(left_out.text_calls());
+            left_out.withhold(attempts.path, body.context.caller, body);
         }
     }
 }

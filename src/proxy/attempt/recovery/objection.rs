@@ -18,7 +18,7 @@ pub(super) trait Recovery: Sync {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool;
 
     /// Returns the records that must be read from the ledger first.
-    fn ledger_need(&self) -> LedgerNeed {
+    fn ledger_need(&self, _objection: &Objection) -> LedgerNeed {
         LedgerNeed::Nothing
     }
 

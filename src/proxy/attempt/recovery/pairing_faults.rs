@@ -112,7 +112,7 @@ fn plan_pairing(
             let learned = base.learned.union(proven);
             let is_news = learned != base.learned && !body.is_original();
             let step = ResendStep::Pairing { taught_rule: is_news };
-            let rules_fact = is_news.then(|| base.rules_fact(learned));
+            let rules_fact = is_news.then(|| base.rules_fact(LearnedFact::Rules(learned)));
             let facts = remote_facts.into_iter().chain(rules_fact).collect();
             return Some((Proposal::new(body, plan.report, step, answers, facts), Some(reading)));
         }
@@ -120,7 +120,7 @@ fn plan_pairing(
         // The body before all repairs contains the thinking that the provider has refused.
         let may_be_ours = reading == RefusalReading::StrictestRules
             && !history.last_sent.is_original()
-            && !base.removed_thinking.has_any();
+            && base.removed_thinking.blocks.is_empty();
         if may_be_ours && parsed.is_blameless(refusal) {
             return Some((Proposal::fallback(Segments::whole(base.body.clone())), None));
         }

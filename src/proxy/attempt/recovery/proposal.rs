@@ -89,19 +89,12 @@ impl ResendStep {
     }
 }
 
-/// A resend whose change is a guess.
-pub(super) struct Trial {
-    /// The body that was refused, in case that the change does not help.
-    pub(super) undo: Box<Proposal>,
-    pub(super) end: TrialEnd,
-}
-
-/// The lesson of a trial's success.
-pub(super) enum TrialEnd {
+/// A resend whose change is a guess, with what its success shows.
+pub(super) enum Trial {
     /// The server demands the learned rules no longer.
-    Rules,
+    WithoutRules,
     /// The provider refuses one of the posted results.
-    Posted(LeftOutResults),
+    WithoutPosted(LeftOutResults),
 }
 
 /// Posted results that a resend leaves out.
@@ -132,16 +125,6 @@ impl LeftOutResults {
             path.recall.remove_text(caller, text.anchor);
         }
         path.late.note_withheld(caller, self.records);
-    }
-}
-
-impl Trial {
-    /// Returns the number of results at the end of messages that the body of the trial lacks.
-    pub(super) fn left_out_texts(&self) -> usize {
-        match &self.end {
-            TrialEnd::Rules => 0,
-            TrialEnd::Posted(left_out) => left_out.text_calls(),
-        }
     }
 }
 

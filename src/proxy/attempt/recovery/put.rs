@@ -1,6 +1,6 @@
 //! The change from one body of an exchange to the next.
 
-use super::proposal::{Proposal, Trial};
+use super::proposal::{Proposal, ResendStep};
 use crate::{
     proxy::{attempt::Attempts, exchange_log::ExchangeLog, request},
     recall::{KeyedFact, LearnedFact},
@@ -16,8 +16,7 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
             return false;
         }
     }
-    let fewer = proposal.trial.as_ref().map_or(0, Trial::left_out_texts);
-    body.appended = body.appended.saturating_add(more).saturating_sub(fewer);
+    body.appended = body.appended.saturating_add(more);
     body.add_to_report(&mut proposal.report);
     attempts
         .outgoing
@@ -28,6 +27,14 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
         history.steps.push(proposal.step);
     }
     true
+}
+
+/// Makes the last sent body the one that is sent next, after a trial of this change that has not helped.
+pub(super) fn restore_last_sent(attempts: &mut Attempts<'_>, failed: ResendStep) {
+    if let Some(history) = &mut attempts.history {
+        history.failed_trials.push(failed);
+        attempts.outgoing.replace_body(history.last_sent.clone(), false);
+    }
 }
 
 /// Notes what a resend has changed, now that the answer to it is the exchange's.

@@ -9,25 +9,10 @@ use crate::{
 /// Thinking that resends of this request leave out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemovedThinking {
-    blocks: Vec<ThinkingHash>,
+    pub(super) blocks: Vec<ThinkingHash>,
 }
 
 impl RemovedThinking {
-    /// Returns `true` if resends of this request leave out any thinking.
-    pub(super) const fn has_any(&self) -> bool {
-        !self.blocks.is_empty()
-    }
-
-    /// Returns the blocks.
-    pub(super) fn blocks(&self) -> &[ThinkingHash] {
-        &self.blocks
-    }
-
-    /// Leaves more blocks out.
-    pub(super) fn add(&mut self, blocks: Vec<ThinkingHash>) {
-        self.blocks.extend(blocks);
-    }
-
     /// Returns the thinking that every resend leaves out: refused before, or chosen for this request.
     pub(super) fn refused_thinking(&self, memory: CallMemory<'_>, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
         let mut refused = memory.refused_thinking(parsed);

@@ -9,7 +9,7 @@ use super::{
 use crate::proxy::{data_path::DataPath, request::SentBody};
 use crate::{
     provider::ServerHash,
-    recall::{FactKey, KeyedFact, ShapeVerdict},
+    recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
     repair::{DisputedShape, LearnedRules, Paired},
     splice::Segments,
 };
@@ -27,6 +27,8 @@ pub(in crate::proxy::attempt) struct SentHistory {
     shapes: Vec<(DisputedShape, FactKey)>,
     /// The changes of the resends, in their order.
     pub(super) steps: Vec<ResendStep>,
+    /// The changes that were tried and have not helped.
+    pub(super) failed_trials: Vec<ResendStep>,
 }
 
 impl SentHistory {
@@ -38,6 +40,7 @@ impl SentHistory {
             last_sent: sent.body.clone(),
             shapes: sent.shapes.clone(),
             steps: Vec::new(),
+            failed_trials: Vec::new(),
             base: ResendBase::new(sent, server),
         }
     }
@@ -57,9 +60,9 @@ impl SentHistory {
         self.base.reading_bytes.saturating_add(self.base.body.len())
     }
 
-    /// Returns `true` if a resend has made this change.
-    pub(super) fn has_made(&self, step: ResendStep) -> bool {
-        self.steps.contains(&step)
+    /// Returns `true` if a resend has made this change, with or without success.
+    pub(super) fn has_tried(&self, step: ResendStep) -> bool {
+        self.steps.contains(&step) || self.failed_trials.contains(&step)
     }
 
     /// Returns `true` if a resend because of bound thinking has made this change to the present body.
@@ -136,7 +139,7 @@ impl SentHistory {
     /// Returns the fact that the learned rules no longer hold: the server has accepted the body without them.
     pub(super) fn retract_rules(&mut self) -> KeyedFact {
         self.base.learned = LearnedRules::NONE;
-        self.base.retracted_rules()
+        self.base.rules_fact(LearnedFact::RulesRetracted)
     }
 
     /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.

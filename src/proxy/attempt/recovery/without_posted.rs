@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     objection::{Objection, Recovery},
-    proposal::{LeftOutResults, Proposal, ResendStep, Trial, TrialEnd},
+    proposal::{LeftOutResults, Proposal, ResendStep, Trial},
     refused_exchange::RefusedExchange,
     sent_history::SentHistory,
 };
@@ -23,7 +23,7 @@ pub(super) struct WithoutPosted;
 impl Recovery for WithoutPosted {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         let is_about_body = matches!(objection.class, Class::Request | Class::TooLarge);
-        let is_tried = exchange.history.has_made(ResendStep::WithoutPosted);
+        let is_tried = exchange.history.has_tried(ResendStep::WithoutPosted);
         let has_posted = || {
             let pins = exchange.body.pins.as_deref();
             exchange.body.last_text.is_some() || pins.is_some_and(|pins| !first_restored(pins).is_empty())
@@ -31,9 +31,9 @@ impl Recovery for WithoutPosted {
         is_about_body && !is_tried && objection.status.is_client_error() && has_posted()
     }
 
-    /// Three times, since the body that was sent is searched, and planned again for the case that the change is no help.
+    /// Twice, since the body that was sent is searched first.
     fn bodies(&self) -> usize {
-        3
+        2
     }
 
     fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
@@ -48,10 +48,6 @@ impl Recovery for WithoutPosted {
         if !is_about {
             return None;
         }
-        let undo = history
-            .base
-            .plan_body(context)?
-            .into_proposal(ResendStep::WithoutPosted);
         let in_text = text.iter().flat_map(|text| text.appended.calls.iter().copied());
         let body = text.as_ref().map(|text| text.body_without.clone());
         let left_out = LeftOutResults {
@@ -66,12 +62,8 @@ impl Recovery for WithoutPosted {
         let planned = history.base.plan_body(context);
         history.base.put_back(before);
         history.base.lookup.known = known;
-        let trial = Trial {
-            undo: Box::new(undo),
-            end: TrialEnd::Posted(left_out),
-        };
         Some(Proposal {
-            trial: Some(trial),
+            trial: Some(Trial::WithoutPosted(left_out)),
             ..planned?.into_proposal(ResendStep::WithoutPosted)
         })
     }

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::{
     objection::{Objection, Recovery},
-    proposal::{Proposal, ResendStep, Trial, TrialEnd},
+    proposal::{Proposal, ResendStep, Trial},
     refused_exchange::RefusedExchange,
 };
 use crate::repair::LearnedRules;
@@ -16,29 +16,19 @@ impl Recovery for WithoutRules {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         // Most bodies follow no rule.
         let history = &exchange.history;
-        let follows_rules = history.base.learned != LearnedRules::NONE && !history.has_made(ResendStep::WithoutRules);
+        let follows_rules = history.base.learned != LearnedRules::NONE && !history.has_tried(ResendStep::WithoutRules);
         follows_rules && objection.refusal.is_none() && objection.status == StatusCode::BAD_REQUEST
-    }
-
-    /// Twice, since the body that follows the rules is planned again, too.
-    fn bodies(&self) -> usize {
-        2
     }
 
     fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let context = exchange.context();
         let history = &mut *exchange.history;
-        let ruled = history.base.plan_body(context)?;
         let learned = std::mem::replace(&mut history.base.learned, LearnedRules::NONE);
         let planned = history.base.plan_body(context);
         history.base.learned = learned;
         let planned = planned.filter(|planned| !history.is_last_sent(&planned.body))?;
-        let trial = Trial {
-            undo: Box::new(ruled.into_proposal(ResendStep::WithoutRules)),
-            end: TrialEnd::Rules,
-        };
         Some(Proposal {
-            trial: Some(trial),
+            trial: Some(Trial::WithoutRules),
             ..planned.into_proposal(ResendStep::WithoutRules)
         })
     }
