@@ -18,7 +18,7 @@ mod support;
 
 use std::{collections::BTreeMap, hint::black_box};
 
-use antiphon::{
+use antiphon_core::{
     check,
     conversation::pairing::pair_history,
     repair,

@@ -8,16 +8,10 @@
 //!
 //! | room | job |
 //! |---|---|
-//! | [`work`] | counts the steps of work on input, in builds with debug assertions |
-//! | [`splice`] | spans, edits, and the segments that result |
 //! | `clock` | the only source of time |
-//! | `digest` | hashes over lists of texts |
 //! | `digest_cache` | bounded caches in memory whose keys are digests |
 //! | `labels` | enums whose values have stable names |
 //! | `printable` | names of clients, models and providers, escaped and shortened for operators |
-//! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
-//! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
-//! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
 //! | `refusals` | the texts with which providers refuse a history, in a file of rows |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
 //! | `policy` | the meaning of an observation and its consequences: classes, timeouts, retries, breakers |
@@ -46,9 +40,9 @@
 //! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! `work` to `repair`, without `clock`, `digest_cache`, `labels` and `printable`, are the core: they build alone with
-//! `--no-default-features`. The architecture test (`tests/it/house`) compares this map with the imports: a room imports
-//! only rooms above it.
+//! Above them is the core, [`antiphon_core`], with a map of its own: [`work`], [`splice`], `digest`, [`conversation`],
+//! [`wire`] and [`repair`](mod@repair). The architecture test (`tests/it/house`) compares the maps with the imports: a room
+//! imports only rooms above it.
 //!
 //! # Invariants
 //!
@@ -112,77 +106,41 @@
 //!   `cli/file_work.rs`.
 //! * A bug becomes a folder in `tests/cases`.
 
-#[cfg(feature = "server")]
 pub mod admin;
-#[cfg(feature = "server")]
 pub mod app;
-#[cfg(feature = "server")]
 pub mod auth;
-#[cfg(feature = "server")]
 pub mod budget;
-#[cfg(feature = "server")]
 pub mod callers;
-#[cfg(feature = "server")]
 pub mod cli;
-#[cfg(feature = "server")]
 pub mod clock;
-#[cfg(feature = "server")]
 pub mod config;
-pub mod conversation;
-#[cfg(feature = "server")]
 pub mod credentials;
-#[cfg(feature = "server")]
 pub mod demo;
-#[cfg(feature = "server")]
 mod descriptors;
-mod digest;
-#[cfg(feature = "server")]
 mod digest_cache;
-#[cfg(feature = "server")]
 mod labels;
-#[cfg(feature = "server")]
 pub mod late;
-#[cfg(feature = "server")]
 pub mod ledger;
-#[cfg(feature = "server")]
 pub mod ledger_api;
-#[cfg(feature = "server")]
 pub mod local_token;
-#[cfg(feature = "server")]
 pub mod policy;
-#[cfg(feature = "server")]
 mod printable;
-#[cfg(feature = "server")]
 pub mod profiles;
-#[cfg(feature = "server")]
 pub mod provider;
-#[cfg(feature = "server")]
 pub mod proxy;
-#[cfg(feature = "server")]
 pub mod recall;
-#[cfg(feature = "server")]
 pub mod refusals;
-#[cfg(feature = "server")]
 mod regular_file;
-pub mod repair;
-#[cfg(feature = "server")]
 pub mod server;
-#[cfg(feature = "server")]
 pub mod session;
-#[cfg(feature = "server")]
 pub mod session_table;
-pub mod splice;
-#[cfg(feature = "server")]
 pub mod telemetry;
-#[cfg(feature = "server")]
 pub mod upstream;
-#[cfg(feature = "server")]
 pub mod webhooks;
-pub mod wire;
-pub mod work;
 
-pub use repair::{check, repair};
+use antiphon_core::digest;
+pub use antiphon_core::{check, conversation, repair, splice, wire, work};
 
-#[cfg(all(doctest, feature = "server"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

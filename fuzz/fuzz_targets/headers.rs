@@ -1,4 +1,7 @@
-//! [`antiphon_fuzz::headers`] under libFuzzer.
+//! The check of headers (`src/header.rs`) under libFuzzer.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| antiphon_fuzz::headers(data));
+#[path = "../src/header.rs"]
+mod header;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| header::headers(data));

@@ -1,6 +1,6 @@
 //! Reading and repairing a body, as every wire.
 
-use antiphon::{
+use antiphon_core::{
     conversation::{Content, Conversation, Message, PartKind, rules::WordsPlace},
     repair::{KnownAnswers, LearnedRules, PairingContext, RepairPolicy, parse, plan},
     splice::Span,
@@ -75,8 +75,8 @@ pub fn conversations(choices: &[u8]) {
 fn check_repair(body: &Bytes, wire: Wire) {
     let policy = RepairPolicy::default();
     let (done, findings) = match (
-        antiphon::repair(body, wire, &policy),
-        antiphon::check(body, wire, &policy),
+        antiphon_core::repair(body, wire, &policy),
+        antiphon_core::check(body, wire, &policy),
     ) {
         (Ok(done), Ok(findings)) => (done, findings),
         (Err(one), Err(two)) if one == two => return,
@@ -105,7 +105,7 @@ fn check_repair(body: &Bytes, wire: Wire) {
     let out = Bytes::from(done.body.to_vec());
     let told = || format!("{wire}\n--- in\n{}\n--- out\n{}", lossy_text(body), lossy_text(&out));
     assert!(is_json(&out), "an edit broke the JSON: {}", told());
-    match antiphon::repair(&out, wire, &policy) {
+    match antiphon_core::repair(&out, wire, &policy) {
         Ok(again) => assert!(
             again.body.is_original(),
             "a second repair adds edits: {}\n--- again\n{}",
@@ -165,7 +165,7 @@ fn check_verdict(body: &Bytes, wire: Wire) {
     if judge(body).is_err() {
         return;
     }
-    let Ok(done) = antiphon::repair(body, wire, &RepairPolicy::default()) else {
+    let Ok(done) = antiphon_core::repair(body, wire, &RepairPolicy::default()) else {
         return;
     };
     let out = done.body.to_vec();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use antiphon::wire::{
+use antiphon_core::wire::{
     Format,
     frames::EventFramer,
     watch::{Facts, Framing, Watcher},

@@ -21,7 +21,7 @@ const LINES_MAX: usize = 100;
 
 /// Filters lines `name: value`. Hop-by-hop headers, headers that `Connection` names, and the proxy's own headers never
 /// pass. All others keep their values and order. Filtering is idempotent.
-pub fn headers(lines: &[u8]) {
+pub(super) fn headers(lines: &[u8]) {
     let headers = parse_headers(lines);
     let named = connection_names(&headers);
     for inspected in [false, true] {

@@ -1,6 +1,6 @@
 //! Edit lists against a model that copies byte by byte.
 
-use antiphon::splice::{Edit, EditList, Piece, Span};
+use antiphon_core::splice::{Edit, EditList, Piece, Span};
 use bytes::Bytes;
 
 use super::feed::Feed;

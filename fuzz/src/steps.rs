@@ -1,6 +1,6 @@
 //! The steps of a body, as every wire.
 
-use antiphon::{
+use antiphon_core::{
     repair::{PairingContext, PlaceOptions, RepairPolicy, client_results, late_places, parse},
     wire::{Dialect, Format, Wire},
     work::measure,
@@ -32,7 +32,7 @@ pub fn steps(bytes: &[u8]) {
 
 fn check_steps(body: &Bytes, wire: Wire) {
     let policy = RepairPolicy::default();
-    let repair = measure(|| antiphon::repair(body, wire, &policy).map(|done| done.body.to_vec())).0;
+    let repair = measure(|| antiphon_core::repair(body, wire, &policy).map(|done| done.body.to_vec())).0;
     assert!(repair > 0, "steps are counted with debug assertions only");
     let uses = measure(|| {
         // The other dialects of a format differ in their rules alone.

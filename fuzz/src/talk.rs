@@ -1,6 +1,6 @@
 //! Conversations drawn from bytes: always JSON, seldom legal.
 
-use antiphon::wire::Format;
+use antiphon_core::wire::Format;
 
 use super::{feed::Feed, odd};
 

@@ -27,7 +27,7 @@ pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
     let first = first_text(json, outline.first_user?);
     let model = outline.field(BodyField::Model).map(|model| json.decode_string(model));
     let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
-    let mut hash = Digest::new();
+    let mut hash = Digest::new_unkeyed();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
     for (part, bytes_max) in [
         (model_family(model.as_deref().unwrap_or(path_model)), PART_BYTES),

@@ -183,7 +183,7 @@ impl OneDigest for LaneId {
 impl LaneId {
     /// Returns the lane of an agent, or the main lane if `agent` is `None`.
     pub fn new(caller: &Caller, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
-        let mut hash = Digest::new();
+        let mut hash = Digest::new_unkeyed();
         hash.update(caller.principal_bytes());
         // Sources that give the same name mean the same session, but a guess must never match a name that was chosen.
         let guessed = session.strength() == SessionStrength::Weak;

@@ -142,7 +142,7 @@ fn text_hash(json: Json<'_>, text: Option<Span>) -> u64 {
     let Some(text) = text.map(|span| json.bytes(span)) else {
         return 0;
     };
-    let mut hash = Digest::new();
+    let mut hash = Digest::new_unkeyed();
     // The length separates long texts that begin alike.
     hash.update(&text.len().to_le_bytes());
     hash.update(text.get(..text.len().min(TEXT_BYTES)).unwrap_or_default());

@@ -2,15 +2,19 @@
 
 use std::{fs, path::Path};
 
-use antiphon::wire::Wire;
+use antiphon_core::wire::Wire;
 
-/// The folder of all cases.
-pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
+use super::repository::repository;
+
+/// Returns the folder of all cases.
+pub fn root() -> std::path::PathBuf {
+    repository("tests/cases")
+}
 
 /// Returns every case folder with its wire.
 pub fn folders() -> Vec<(Wire, std::path::PathBuf)> {
     let mut found = Vec::new();
-    for wire in sorted(Path::new(ROOT)) {
+    for wire in sorted(&root()) {
         let name = wire.file_name().unwrap().to_string_lossy().into_owned();
         let parsed: Wire = name.parse().unwrap_or_else(|_| panic!("{name} is no wire"));
         found.extend(sorted(&wire).into_iter().map(|folder| (parsed, folder)));

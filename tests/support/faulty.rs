@@ -7,7 +7,7 @@ mod gemini;
 mod openai_chat;
 mod openai_responses;
 
-use antiphon::wire::{Format, Wire};
+use antiphon_core::wire::{Format, Wire};
 
 /// A kind of block, or of a message without blocks.
 #[derive(Clone, Copy, Debug)]

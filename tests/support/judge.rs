@@ -1,6 +1,6 @@
 //! The judge of `strict-provider`, by the wires of the engine.
 
-use antiphon::wire::{Dialect, Format, Wire};
+use antiphon_core::wire::{Dialect, Format, Wire};
 use serde_json::Value;
 
 pub use strict_provider::judge::*;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use antiphon::wire::{RefusalKind, RefusalTable, RefusalTexts};
+use antiphon_core::wire::{RefusalKind, RefusalTable, RefusalTexts};
 use serde::Deserialize;
 
 const FILE: &str = include_str!("../../src/refusals/rows.toml");

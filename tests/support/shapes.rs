@@ -5,7 +5,7 @@ mod gemini;
 mod openai_chat;
 mod openai_responses;
 
-use antiphon::wire::{Format, Wire};
+use antiphon_core::wire::{Format, Wire};
 
 /// An element of a history.
 #[derive(Clone, Copy, Debug)]

@@ -55,6 +55,7 @@ pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the frames of the events of a Messages stream, as Bedrock sends them.
+#[cfg(feature = "server")]
 pub(crate) fn invoke_frames(mut events: Vec<Value>) -> Vec<Vec<u8>> {
     // Bedrock sends no pings, and adds its own counts to the last event.
     events.retain(|event| event["type"] != "ping");

@@ -8,7 +8,6 @@
 mod answer;
 #[cfg(feature = "server")]
 pub mod binding;
-#[cfg(feature = "server")]
 pub mod frames;
 pub mod judge;
 #[cfg(feature = "server")]

@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::support::repository::repository;
+
+/// The folders of the packages' sources, lowest first.
+const SOURCE_FOLDERS: [&str; 2] = ["crates/core/src", "src"];
+
 /// Rooms without I/O, clocks or async code.
 const PURE: &[&str] = &[
     "work",
@@ -84,15 +89,16 @@ fn every_file_has_a_header_and_a_long_one_a_reason() {
     }
 }
 
-/// Returns the rooms of the map in `src/lib.rs`, lowest first.
+/// Returns the rooms of the maps in each package's `lib.rs`, lowest first.
 fn map() -> Vec<String> {
-    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
-    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
-    let room = |row: &str| {
+    let lib = |folder: &&str| fs::read_to_string(repository(folder).join("lib.rs")).unwrap();
+    let room = |line: &str| {
+        let row = line.strip_prefix("//! | ")?;
         let cell = row.split('|').next().unwrap_or_default();
         cell.split('`').nth(1).map(ToOwned::to_owned)
     };
-    rows.filter_map(room).collect()
+    let rooms = |text: String| text.lines().filter_map(room).collect::<Vec<_>>();
+    SOURCE_FOLDERS.iter().map(lib).flat_map(rooms).collect()
 }
 
 #[test]
@@ -104,7 +110,7 @@ fn every_room_is_on_the_map() {
         .into_iter()
         .filter(|room| !outside.contains(&room.as_str()))
         .collect();
-    assert_eq!(mapped, rooms, "the map in src/lib.rs, and the rooms that there are");
+    assert_eq!(mapped, rooms, "the maps in lib.rs, and the rooms that there are");
 }
 
 #[test]
@@ -162,14 +168,17 @@ fn lower_rooms_do_not_use_the_configuration() {
 }
 
 pub(super) fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = repository("");
     let mut files = Vec::new();
-    walk(&root.join("src"), &mut files);
+    for folder in SOURCE_FOLDERS {
+        walk(&root.join(folder), &mut files);
+    }
     files.sort();
     let source = |file: &PathBuf| {
         let text = fs::read_to_string(file).unwrap();
-        let path = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-        let room = path.split('/').nth(1).unwrap().trim_end_matches(".rs").to_owned();
+        let path = file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+        let (_, inner) = path.rsplit_once("src/").unwrap();
+        let room = inner.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
         let body = text.split("#[cfg(test)]").next().unwrap_or_default();
         let code = body
             .lines()

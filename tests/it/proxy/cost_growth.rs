@@ -1,6 +1,6 @@
 //! The CPU time of a body is linear in its size: a few histories, and refusals of such.
 //!
-//! `tests/core/step_growth.rs` counts steps for every kind of block. Time also shows the loops that count none.
+//! `crates/core/tests/core/step_growth.rs` counts steps for every kind of block. Time also shows the loops that count none.
 //! `support/growth.rs` describes the measurement.
 
 use antiphon::{

@@ -29,6 +29,7 @@ pub(crate) mod foreign_reasoning;
 pub(crate) mod foreign_thinking;
 pub(crate) mod framing;
 pub(crate) mod guard;
+mod headers_check;
 mod heavy_bodies;
 mod heavy_steps;
 pub(crate) mod http2;

@@ -1,6 +1,6 @@
 //! Healthy conversations by seed, and their growth by a turn.
 
-use antiphon::wire::{Dialect, Format, Wire};
+use antiphon_core::wire::{Dialect, Format, Wire};
 
 use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, Style, object, text};
 

@@ -1,6 +1,6 @@
 //! Damage to histories, as crashes, cuts and careless clients cause it.
 
-use antiphon::wire::{Dialect, Format, Wire};
+use antiphon_core::wire::{Dialect, Format, Wire};
 
 use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, healthy, text};
 

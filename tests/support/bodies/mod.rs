@@ -9,7 +9,7 @@ mod mangle;
 mod responses;
 mod sized;
 
-use antiphon::wire::{Dialect, Format, Wire};
+use antiphon_core::wire::{Dialect, Format, Wire};
 
 pub use grow::{grow, healthy};
 pub use json::{Json, Style, object, text};

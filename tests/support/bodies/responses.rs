@@ -1,6 +1,6 @@
 //! Conversations as Responses bodies. A message is one item or several.
 
-use antiphon::wire::Dialect;
+use antiphon_core::wire::Dialect;
 
 use super::{Block, CallKind, Conversation, Json, Message, Role, SYSTEM, Said, grow, object, raw, text};
 

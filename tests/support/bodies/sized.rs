@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use antiphon::wire::{Format, Wire};
+use antiphon_core::wire::{Format, Wire};
 
 use super::{Block, CallKind, Conversation, Message, Rng, Role, Said, Style, object, text};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use antiphon::wire::Dialect;
+use antiphon_core::wire::Dialect;
 
 use super::{Base, Seen, last, members, string, text};
 

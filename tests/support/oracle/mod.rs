@@ -7,7 +7,7 @@ mod items;
 
 use std::fmt;
 
-use antiphon::{
+use antiphon_core::{
     conversation::{Content, Conversation, PartKind, Role},
     wire::{Format, Wire},
 };
@@ -24,7 +24,7 @@ pub type PartSeen = ((usize, usize), &'static str, String);
 
 /// Converts the scanner's reading into the oracle's form.
 pub fn from_conversation(conversation: &Conversation<'_>) -> Vec<Seen> {
-    let message = |message: &antiphon::conversation::Message| {
+    let message = |message: &antiphon_core::conversation::Message| {
         let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",

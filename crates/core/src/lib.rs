@@ -1,0 +1,41 @@
+//! The repair core of Antiphon: reads the history of a request to an LLM provider, finds tool calls without a result and
+//! results without a call, and repairs them by edits of the same bytes.
+//!
+//! > The bytes of a body are *read* into a conversation of spans, *checked* for findings, *planned* into actions, and
+//! > *spliced* over the same bytes.
+//!
+//! ```
+//! let body = bytes::Bytes::from_static(br#"{"messages":[]}"#);
+//! let repaired = antiphon_core::repair(&body, antiphon_core::wire::Wire::ANTHROPIC, &Default::default()).unwrap();
+//! assert!(repaired.report.findings.is_empty());
+//! ```
+//!
+//! # The map, from the ground up
+//!
+//! | room | job |
+//! |---|---|
+//! | [`work`] | counts the steps of work on input, in builds with debug assertions |
+//! | [`splice`] | spans, edits, and the segments that result |
+//! | [`digest`] | hashes over lists of texts |
+//! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
+//! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
+//! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
+//!
+//! A room imports only rooms above it.
+//!
+//! # Invariants
+//!
+//! * A body is never serialized again: edits are splices, and bytes outside them are identical. Without findings the very
+//!   same handle comes back.
+//! * A plan is a function of body, rules, policy and known answers: not of a clock, counter, random number or host.
+//! * Repairing a repaired body adds no edit.
+//! * Nothing here opens a socket or a file, logs, or panics on input.
+
+pub mod conversation;
+pub mod digest;
+pub mod repair;
+pub mod splice;
+pub mod wire;
+pub mod work;
+
+pub use repair::{check, repair};
