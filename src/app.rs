@@ -19,10 +19,7 @@ use crate::{
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
     late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
-    ledger::{
-        self, DatabaseOpenError, Ledger, LedgerOpenError, MeasuredLedger, PostgresWorker, WriteBehind,
-        WriteBehindWorker,
-    },
+    ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker, WriteBehind, WriteBehindWorker},
     profiles::{KeyRestWorker, KeyRests, Profiles},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
@@ -33,7 +30,7 @@ use crate::{
         serve_listener,
         tls::{ListenerTls, watch_files},
     },
-    telemetry::{BodyLoad, Telemetry, TraceExporter},
+    telemetry::{BodyLoad, MeasuredLedger, Telemetry, TraceExporter, watch_health},
     upstream::{RandomError, Sender, UpstreamSettings, system_tls_config},
     webhooks,
 };
@@ -111,7 +108,7 @@ impl BackgroundWork {
         }
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
-        tasks.spawn_background(ledger::watch_health(
+        tasks.spawn_background(watch_health(
             Arc::clone(&self.ledger),
             self.ledger_place,
             telemetry.clone(),

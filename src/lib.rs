@@ -8,8 +8,6 @@
 //!
 //! | room | job |
 //! |---|---|
-//! | `clock` | the only source of time |
-//! | `digest_cache` | bounded caches in memory whose keys are digests |
 //! | `labels` | enums whose values have stable names |
 //! | `printable` | names of clients, models and providers, escaped and shortened for operators |
 //! | `refusals` | the texts with which providers refuse a history, in a file of rows |
@@ -22,7 +20,6 @@
 //! | `regular_file` | opening of files that an operator has named, unless they could block for ever |
 //! | `upstream` | the HTTP client: one send with its timeouts |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
-//! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
 //! | `callers` | verified callers: only they have records |
 //! | `late` | recorded calls, the results that tool services post for them, and the intents of side effects |
 //! | `recall` | pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
@@ -40,9 +37,10 @@
 //! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! Above them is the core, [`antiphon_core`], with a map of its own: [`work`], [`splice`], `digest`, [`conversation`],
-//! [`wire`] and [`repair`](mod@repair). The architecture test (`tests/it/house`) compares the maps with the imports: a room
-//! imports only rooms above it.
+//! Above them are two crates with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,
+//! [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`], `digest_cache` and
+//! [`ledger`]. The architecture test (`tests/it/house`) compares the maps with the imports: a room imports only rooms
+//! above it.
 //!
 //! # Invariants
 //!
@@ -112,15 +110,12 @@ pub mod auth;
 pub mod budget;
 pub mod callers;
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod credentials;
 pub mod demo;
 mod descriptors;
-mod digest_cache;
 mod labels;
 pub mod late;
-pub mod ledger;
 pub mod ledger_api;
 pub mod local_token;
 pub mod policy;
@@ -140,6 +135,8 @@ pub mod webhooks;
 
 use antiphon_core::digest;
 pub use antiphon_core::{check, conversation, repair, splice, wire, work};
+use antiphon_ledger::digest_cache;
+pub use antiphon_ledger::{clock, ledger};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

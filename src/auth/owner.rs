@@ -81,7 +81,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::auth::PrincipalKey;
+    use crate::auth::{PrincipalKey, principal::principal_of_credentials};
 
     #[test]
     fn an_owner_is_read_as_it_is_shown_and_depends_on_the_key() {
@@ -98,7 +98,7 @@ mod tests {
             Owner::of_principal(&OwnerKey::from_ledger_secret(&[2; 32]), one)
         );
         assert_ne!(
-            Owner::of_principal(&owners, Principal::of_credentials(&key, &HeaderMap::new(), None)),
+            Owner::of_principal(&owners, principal_of_credentials(&key, &HeaderMap::new(), None)),
             Owner::of_principal(&owners, one)
         );
         for wrong in [

@@ -1,20 +1,19 @@
-//! The principal: the identity of a client, derived from the secret that it presents and never from a body alone.
+//! The caller: the identity of a client, derived from the secret that it presents and never from a body alone.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeSet, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName};
 
+pub use antiphon_ledger::principal::{Principal, PrincipalHash, PrincipalKey};
+
 use crate::{
-    digest::keyed_digest_of,
-    digest_cache::{DigestKey, KeyBytes, OneDigest},
+    digest_cache::{DigestKey, KeyBytes, OneDigest as _},
     provider::ProviderKind,
 };
 
 /// The query parameter in which Google's clients may send their key.
 pub(crate) const KEY_PARAMETER: &str = "key";
 
-/// Context of the key derivation for a ledger's principals.
-const PRINCIPAL_KEY_CONTEXT: &str = "antiphon principal v1";
 /// Longest user name in bytes. Longer names are refused.
 pub const USER_BYTES_MAX: usize = 256;
 
@@ -108,114 +107,6 @@ impl Caller {
     }
 }
 
-/// The key of every principal's hash. Without it, a principal reveals nothing about the secret, not even to a guess.
-#[derive(Clone)]
-pub struct PrincipalKey([u8; 32]);
-
-impl PrincipalKey {
-    /// Creates a key from 32 secret bytes: random ones, unless principals must outlive the process.
-    pub const fn new(key: [u8; 32]) -> Self {
-        Self(key)
-    }
-
-    /// Derives the key from a ledger's secret. Principals stay the same for as long as the ledger exists.
-    pub fn from_ledger_secret(secret: &[u8; 32]) -> Self {
-        Self(blake3::derive_key(PRINCIPAL_KEY_CONTEXT, secret))
-    }
-}
-
-impl fmt::Debug for PrincipalKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrincipalKey(***)")
-    }
-}
-
-/// The bytes of a [`Principal`], as stores hold them.
-pub type PrincipalHash = [u8; 32];
-
-/// The identity of a client: a keyed hash of the bare secret, or of the name of a client token.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Principal([u8; 32]);
-
-impl Principal {
-    /// The principal of clients without a credential.
-    pub const NONE: Self = Self([0; 32]);
-
-    /// Returns the principal of the presented credentials. One secret is one principal, whichever header or parameter
-    /// carries it.
-    pub fn of_credentials(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
-        // Sorted, because the order of the headers must not matter.
-        let mut secrets: Vec<Cow<'_, [u8]>> = presented_secrets(headers, query).collect();
-        secrets.sort_unstable();
-        // Some clients send one key in two headers.
-        secrets.dedup();
-        if secrets.is_empty() {
-            return Self::NONE;
-        }
-        Self::hash_parts(key, b"secret", secrets.iter().map(AsRef::as_ref))
-    }
-
-    /// Returns the principal of the client token with this name.
-    pub fn of_token(key: &PrincipalKey, name: &str) -> Self {
-        Self::hash_parts(key, b"token", [name.as_bytes()].into_iter())
-    }
-
-    /// Returns the principal of the token that the proxy writes for commands of its own user.
-    pub fn of_local_token(key: &PrincipalKey) -> Self {
-        Self::hash_parts(key, b"local token", std::iter::empty())
-    }
-
-    /// Returns the principal of the links to the task page.
-    pub fn of_task_links(key: &PrincipalKey) -> Self {
-        Self::hash_parts(key, b"task links", std::iter::empty())
-    }
-
-    /// Returns the principal that all clients share.
-    pub fn of_all_clients(key: &PrincipalKey) -> Self {
-        Self::hash_parts(key, b"single", std::iter::empty())
-    }
-
-    /// Returns the principal of a user within `within`, isolated from all others. Clients without a credential stay
-    /// [`NONE`](Self::NONE), whatever user they name.
-    pub fn of_user(key: &PrincipalKey, within: Self, user: &[u8]) -> Self {
-        // A user name alone must never select stored data.
-        if within == Self::NONE {
-            return Self::NONE;
-        }
-        Self::hash_parts(key, b"user", [&within.0[..], user].into_iter())
-    }
-
-    /// Returns the principal of a tool service itself.
-    pub fn of_service(key: &PrincipalKey, name: &str) -> Self {
-        Self::hash_parts(key, b"service", [name.as_bytes()].into_iter())
-    }
-
-    /// Restores a principal from its stored hash.
-    pub const fn from_bytes(hash: [u8; 32]) -> Self {
-        Self(hash)
-    }
-
-    /// Returns the hash, which reveals nothing about the secret.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    fn hash_parts<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
-        // The kind comes first, so that a token's name never equals a secret.
-        Self(keyed_digest_of(&key.0, [kind].into_iter().chain(parts)))
-    }
-}
-
-impl fmt::Debug for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::NONE {
-            "Principal(none)"
-        } else {
-            "Principal(…)"
-        })
-    }
-}
-
 /// The headers in which clients send their credentials.
 struct CredentialHeaders {
     names: Vec<&'static str>,
@@ -261,6 +152,12 @@ pub fn presented_secrets<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> 
     });
     // An empty secret would make all its senders one principal.
     in_headers.chain(in_query).filter(|secret| !secret.is_empty())
+}
+
+/// Returns the principal of the presented credentials. One secret is one principal, whichever header or parameter carries
+/// it.
+pub fn principal_of_credentials(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Principal {
+    Principal::of_secrets(key, presented_secrets(headers, query))
 }
 
 /// Prefixes of credentials that expire within hours, so that the principal changes with each renewal: signed tokens,
@@ -314,16 +211,6 @@ fn percent_decode(text: &str, plus: u8) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-impl OneDigest for Principal {
-    fn digest(&self) -> [u8; 32] {
-        *self.as_bytes()
-    }
-
-    fn from_digest(digest: [u8; 32]) -> Self {
-        Self::from_bytes(digest)
-    }
-}
-
 impl DigestKey for Caller {
     fn key_bytes(&self) -> KeyBytes {
         KeyBytes::new(
@@ -339,6 +226,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ledger::{RecordKey, RecordKind};
 
     fn of(headers: &[(&str, &str)], query: Option<&str>) -> Principal {
         let pair = |(name, value): &(&str, &str)| {
@@ -348,7 +236,7 @@ mod tests {
             )
         };
         let headers: HeaderMap = headers.iter().map(pair).collect();
-        Principal::of_credentials(&PrincipalKey::new([7; 32]), &headers, query)
+        principal_of_credentials(&PrincipalKey::new([7; 32]), &headers, query)
     }
 
     type Form<'t> = (&'t [(&'t str, &'t str)], Option<&'t str>);
@@ -380,7 +268,7 @@ mod tests {
             of(&[("x-api-key", "K%1 L")], None),
             of(&[("x-api-key", "K%1L")], None),
             Principal::of_token(&PrincipalKey::new([7; 32]), "K%1"),
-            Principal::of_credentials(&PrincipalKey::new([8; 32]), &HeaderMap::new(), Some("key=K%251")),
+            principal_of_credentials(&PrincipalKey::new([8; 32]), &HeaderMap::new(), Some("key=K%251")),
             Principal::NONE,
         ];
         assert!(others.iter().all(|other| *other != k));
@@ -453,6 +341,29 @@ mod tests {
         ] {
             let headers = [("authorization".parse::<HeaderName>().unwrap(), value.parse().unwrap())];
             assert_eq!(is_short_lived(&headers.into_iter().collect()), so, "{value}");
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_cache_key_counts() {
+        let principals = [1, 2].map(|byte| Principal::from_bytes([byte; 32]));
+        let [one, two] = principals;
+        let key = |kind, principal, name| RecordKey::new(kind, principal, [name; 32]).key_bytes();
+        let keys = [
+            key(RecordKind::Call, one, 1),
+            key(RecordKind::Delivery, one, 1),
+            key(RecordKind::Call, two, 1),
+            key(RecordKind::Call, one, 2),
+            Caller::of_account(one).key_bytes(),
+            Caller::of_user(one, two).key_bytes(),
+            Caller::of_user(two, one).key_bytes(),
+            Caller::of_account(one).with_shared_credential(true).key_bytes(),
+            one.key_bytes(),
+            (two, [3; 32]).key_bytes(),
+            ([3; 32], two).key_bytes(),
+        ];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[..at].contains(key), "{at}");
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock,
-    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey, retry_conflicts},
+    ledger::{CommitOutcome, CommitStep, LedgerError, LossCounter as _, ROWS_MAX, Record, RecordKey, retry_conflicts},
 };
 
 /// The writer of late results.
@@ -71,7 +71,7 @@ pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
     let (kind, records) = job.lost_records();
     late.0.telemetry.record_late_event("lost");
     for _ in 0..records {
-        late.0.telemetry.record_lost_write(kind.label());
+        late.0.telemetry.count_lost_write(kind);
     }
     match job {
         // The next request that shows these calls must record them.

@@ -13,7 +13,7 @@ use super::{guard::RequestRefusal, headers, signature};
 use crate::{
     auth::{
         CertificateNames, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TOKEN_PREFIX,
-        principal::{decode_query, presented_secrets},
+        principal::{decode_query, presented_secrets, principal_of_credentials},
     },
     provider::{ProviderKind, Upstream},
     splice::Segments,
@@ -133,7 +133,7 @@ pub fn authenticate_client<'t>(
     // The provider checks this credential. Its hash is enough to tell callers apart.
     Ok(Account {
         token: None,
-        principal: Principal::of_credentials(key, headers, query),
+        principal: principal_of_credentials(key, headers, query),
     })
 }
 

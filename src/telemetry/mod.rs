@@ -8,11 +8,14 @@
 //! | `traces` | spans, and their export to a collector |
 //! | [`dashboard`] | the feed of the dashboard: last repairs, late results, stuck sessions, counts of the last hour |
 //!
+//! Beside them are a ledger that reports its operations, and the watch over its health.
 //! None of them contains content, secrets or query strings. `events` imports no other folder; all others import it.
 
 pub mod dashboard;
 pub mod events;
+mod ledger_watch;
 mod log;
+mod measured_ledger;
 mod metrics;
 mod totals;
 mod traces;
@@ -21,14 +24,17 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
+pub use ledger_watch::watch_health;
 pub use log::{LogControl, LogFormat, LogHold, LogSettings, flush_log_lines};
+pub use measured_ledger::MeasuredLedger;
 pub use metrics::{
-    BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, MetricsFormat, POST_ANSWERS,
+    BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, MetricsFormat, POST_ANSWERS,
 };
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
+    ledger::{LossCounter, RecordKind},
     session_table::{DetachReason, EnteredLane, RepeatedCall},
     upstream::NetworkCause,
 };
@@ -314,11 +320,6 @@ impl Telemetry {
         overdue.set_source(Box::new(move || Some([source()])));
     }
 
-    /// Records a background write to the ledger that was lost, with its kind of record, one of [`LEDGER_KINDS`].
-    pub fn record_lost_write(&self, kind: &'static str) {
-        self.metrics.ledger.lost_writes.count([kind]);
-    }
-
     /// Sets the gauge of the ledger's health.
     pub fn set_ledger_health(&self, is_healthy: bool) {
         self.metrics.ledger.is_healthy.set(i64::from(is_healthy));
@@ -449,4 +450,10 @@ fn configured_label(value: &str) -> Cow<'static, str> {
 /// Returns the value of a gauge that shows a number of things.
 fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+impl LossCounter for Telemetry {
+    fn count_lost_write(&self, kind: RecordKind) {
+        self.metrics.ledger.lost_writes.count([kind.label()]);
+    }
 }

@@ -6,10 +6,10 @@ mod in_process;
 mod network_cause;
 mod pool;
 mod pooled_body;
-mod random_bytes;
 mod read_idle;
 mod send_progress;
 mod send_request;
+mod tls_randomness;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
@@ -19,17 +19,19 @@ use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 
 use crate::policy::{Observation, Verdict, classify};
 pub use crate::policy::{Phase, SendErrorKind};
-pub use dial::system_tls_config;
+pub use antiphon_ledger::{
+    random_bytes::{RandomError, random_bytes},
+    system_tls::system_tls_config,
+};
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
 pub use network_cause::NetworkCause;
 use pool::{ConnectError, ConnectionExecutor, ConnectionPool};
 pub use pooled_body::PooledBody;
-use random_bytes::prepare_tls_randomness;
-pub use random_bytes::{RandomError, random_bytes};
 pub use read_idle::ReadIdle;
 use send_progress::{SendProgress, TrackedBody};
 use send_request::RequestFailure;
+use tls_randomness::prepare_tls_randomness;
 
 /// Largest response head in bytes, and largest buffer of one HTTP/1 connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;

@@ -13,37 +13,12 @@ use super::{
     page::{MetricsPage, metric_table},
     sourced::SourcedGauges,
 };
+use crate::ledger::RecordKind;
 
 /// Operations of the ledger.
 pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
-/// Kinds of records, as the ledger names them.
-pub const LEDGER_KINDS: [&str; 23] = [
-    "principal",
-    "call",
-    "frozen",
-    "anchor",
-    "delivery",
-    "parked",
-    "evidence",
-    "seen",
-    "continuity",
-    "thinking",
-    "content",
-    "compacted",
-    "object",
-    "intent",
-    "outgoing",
-    "lane_sign",
-    "reader",
-    "reservation",
-    "task_link",
-    "key_rest",
-    "fact",
-    "shape",
-    "chain",
-];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [
     "settled",
@@ -116,7 +91,7 @@ metric_table! {
         lost_writes: CounterFamily<1> = page.counters(
             "ledger_lost",
             "Background writes to the ledger that were lost, by kind of record",
-            LabelSpace::closed([("kind", &LEDGER_KINDS)]),
+            LabelSpace::closed([("kind", &RecordKind::LABELS)]),
         );
         is_healthy: Gauge = healthy_gauge(page);
         clock_skew: Gauge<f64, AtomicU64> = page.seconds(

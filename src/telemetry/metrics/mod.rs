@@ -39,7 +39,7 @@ use std::collections::BTreeSet;
 use prometheus_client::encoding::text;
 
 pub use bodies::BodyLoad;
-pub use ledger::{CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS};
+pub use ledger::{CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS};
 pub use text_format::MetricsFormat;
 
 use super::events::ExchangeEnded;

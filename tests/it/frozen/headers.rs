@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Caller, Principal},
-    auth::{Credential, PrincipalKey, Profile, Secret},
+    auth::{Caller, Credential, Principal, PrincipalKey, Profile, Secret, principal::principal_of_credentials},
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
     proxy::guess_shape,
     repair::{Mode, parse},
@@ -138,7 +137,7 @@ fn headers_that_are_read_are_pinned() {
         let headers = map(&[*field]);
         let (name, value) = field;
         let key = PrincipalKey::new([1; 32]);
-        let is_credential = Principal::of_credentials(&key, &headers, None) != Principal::NONE;
+        let is_credential = principal_of_credentials(&key, &headers, None) != Principal::NONE;
         let (lane, caller) = (lane_facts(&[*field]), is_credential);
         let (shape, marks) = (shape_fact(&headers), marks_facts(&headers));
         facts.push(format!(

@@ -1,10 +1,6 @@
 //! Pins the fields of log lines: level, target and keys of each event. Messages are not pinned.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use antiphon::{
     repair::{Action, RepairReport},
@@ -23,6 +19,7 @@ use tracing_subscriber::{
 
 use crate::{
     frozen::golden::same,
+    house::architecture::{Source, sources},
     support::log::listen,
     telemetry::metrics::{Lines, ended},
 };
@@ -60,21 +57,6 @@ fn of_telemetry() -> Vec<String> {
     let _listening = listen(tracing_subscriber::registry().with(keys.clone()));
     tell();
     keys.0.lock().unwrap().clone()
-}
-
-/// Returns the code of every source file, without comments and tests.
-fn sources(folder: &Path, code: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, code);
-        } else {
-            let text = fs::read_to_string(&path).unwrap();
-            let text = text.split("#[cfg(test)]").next().unwrap();
-            let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            code.push(lines.collect::<Vec<_>>().join("\n"));
-        }
-    }
 }
 
 /// Returns the arguments of a macro whose opening parenthesis starts the text.
@@ -129,11 +111,9 @@ fn key(argument: &str) -> Option<String> {
 
 /// Returns the keys of every event at `level` without a target, as they are in the code.
 fn of_the_code(level: &str) -> Vec<String> {
-    let mut code = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut code);
     let name = format!("tracing::{level}!");
     let mut lines = Vec::new();
-    for text in &code {
+    for Source { code: text, .. } in &sources() {
         for (at, _) in text.match_indices(&name) {
             let arguments = arguments(&text[at + name.len()..]);
             if arguments.iter().any(|argument| argument.starts_with("target:")) {

@@ -9,7 +9,7 @@ use std::{
 use crate::support::repository::repository;
 
 /// The folders of the packages' sources, lowest first.
-const SOURCE_FOLDERS: [&str; 2] = ["crates/core/src", "src"];
+const SOURCE_FOLDERS: [&str; 3] = ["crates/core/src", "crates/ledger/src", "src"];
 
 /// Rooms without I/O, clocks or async code.
 const PURE: &[&str] = &[
@@ -60,12 +60,12 @@ const LINES_MAX: usize = 800;
 /// The words with which the header of a longer file gives its reason.
 const REASON_OF_LENGTH: &str = "//! One file, because ";
 
-pub(super) struct Source {
-    pub(super) path: String,
+pub(crate) struct Source {
+    pub(crate) path: String,
     room: String,
     /// Code without comments and without the tests at the end.
-    pub(super) code: String,
-    pub(super) text: String,
+    pub(crate) code: String,
+    pub(crate) text: String,
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn lower_rooms_do_not_use_the_configuration() {
     }
 }
 
-pub(super) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<Source> {
     let root = repository("");
     let mut files = Vec::new();
     for folder in SOURCE_FOLDERS {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey},
+    auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey, principal::principal_of_credentials},
     late::{LateSettings, ObservedCall, ServiceSettings, matching::NamedCall},
     session::{LaneId, SessionStrength},
 };
@@ -370,7 +370,7 @@ async fn unverified_callers_get_404() {
     // A caller without a client token is identified by its own credential.
     let mut fields = HeaderMap::new();
     fields.insert("x-api-key", "known".parse().unwrap());
-    let own = Principal::of_credentials(app.late.principal_key(), &fields, None);
+    let own = principal_of_credentials(app.late.principal_key(), &fields, None);
     app.late.callers().mark_verified(Caller::of_account(own));
     assert_eq!(
         get(&app, "outstanding", &[("authorization", "Bearer known")])

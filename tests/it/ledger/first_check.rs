@@ -20,9 +20,9 @@ use std::{
 use antiphon::{
     ledger::{
         CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerInspector, LedgerSettings, RecordKind, SqliteLedger,
-        StoreInspector as _, check_health, watch_health,
+        StoreInspector as _, check_health,
     },
-    telemetry::Telemetry,
+    telemetry::{Telemetry, watch_health},
 };
 use serde_json::json;
 

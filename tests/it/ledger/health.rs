@@ -10,9 +10,8 @@ use antiphon::{
     admin::{AdminState, Readiness, admin_router},
     ledger::{
         CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerSettings, RECORD_BYTES, SqliteLedger, check_health,
-        watch_health,
     },
-    telemetry::Telemetry,
+    telemetry::{Telemetry, watch_health},
 };
 
 use super::{

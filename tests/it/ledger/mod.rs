@@ -1,6 +1,7 @@
 //! The ledger, and answers that survive a restart.
 
 pub(crate) mod carried_values;
+mod conflict_retries;
 pub(crate) mod conformance;
 pub(crate) mod crash;
 pub(crate) mod disk_faults;

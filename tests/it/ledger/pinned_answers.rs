@@ -9,8 +9,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::PrincipalHash,
-    auth::{Caller, Principal, PrincipalKey},
+    auth::{Caller, PrincipalHash, PrincipalKey, principal::principal_of_credentials},
     callers::Callers,
     clock,
     ledger::{
@@ -701,7 +700,7 @@ async fn expired_records_are_removed_within_an_hour() {
 pub(crate) fn who(secret: &str) -> Caller {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", secret.parse().unwrap());
-    Caller::of_account(Principal::of_credentials(&PrincipalKey::new([7; 32]), &headers, None))
+    Caller::of_account(principal_of_credentials(&PrincipalKey::new([7; 32]), &headers, None))
 }
 
 pub(crate) fn of(secret: &str) -> AnswerScope {

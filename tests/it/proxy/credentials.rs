@@ -8,7 +8,10 @@ use std::{
 };
 
 use antiphon::{
-    auth::{AwsKeys, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TokenHash},
+    auth::{
+        AwsKeys, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TokenHash,
+        principal::principal_of_credentials,
+    },
     provider::{ProviderKind, Upstream},
     proxy::{
         ProxyError, RequestRefusal,
@@ -373,7 +376,7 @@ fn a_client_token_gives_access_to_profiles() {
     let nameless = |secret: &str| {
         Ok((
             None,
-            Principal::of_credentials(&key, &map(&[("x-api-key", secret)]), None),
+            principal_of_credentials(&key, &map(&[("x-api-key", secret)]), None),
         ))
     };
     let refused = Err(RequestRefusal::ClientToken);

@@ -2,8 +2,9 @@
 
 use antiphon::{
     conversation::FindingKind,
+    ledger::RecordKind,
     repair::Action,
-    telemetry::{BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
+    telemetry::{BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -66,7 +67,7 @@ fn closed_label_values_start_at_zero() {
 fn metrics_with_few_or_no_labels_start_at_zero() {
     let page = telemetry().encode_metrics();
     has(&page, "antiphon_late_result_age_seconds_count 0");
-    for kind in LEDGER_KINDS {
+    for kind in RecordKind::LABELS {
         has(&page, &format!("antiphon_ledger_lost_total{{kind=\"{kind}\"}} 0"));
     }
     has(&page, "antiphon_ledger_healthy 1");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::Principal,
+    auth::principal::principal_of_credentials,
     policy::{Class, LimitHints, Verdict},
     profiles::{ObservedAttempt, RetryPayer},
 };
@@ -213,7 +213,7 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         jitter: 0.0,
         payer: RetryPayer {
             // The client of every row.
-            caller: Principal::of_credentials(world.shared.late.principal_key(), &own_key(), None),
+            caller: principal_of_credentials(world.shared.late.principal_key(), &own_key(), None),
             percent: None,
             is_verified: false,
         },

@@ -16,8 +16,8 @@ use super::{
     writer::{ADD_OWNED, ADD_SIZE, INSERT},
 };
 use crate::{
-    auth::PrincipalHash,
     ledger::{CopyError, CopyTarget, LedgerError, PlacedCopy, RECORD_BYTES},
+    principal::PrincipalHash,
 };
 
 /// A database within the transaction of a copy. Its methods block, and must not be called within a runtime.

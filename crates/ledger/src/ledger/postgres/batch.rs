@@ -10,8 +10,8 @@ use std::{
 
 use super::rows::TableRow;
 use crate::{
-    auth::PrincipalHash,
     ledger::{LedgerSize, Moment, Record, RecordKey, steps::RecordStore, usage_counter::UsageCounter},
+    principal::PrincipalHash,
 };
 
 /// The records of a batch.

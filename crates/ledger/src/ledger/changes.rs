@@ -11,11 +11,10 @@ use std::{
 
 use tokio::sync::broadcast;
 
+use antiphon_core::digest::DigestHashBuilder;
+
 use super::{RecordKind, RecordName};
-use crate::{
-    auth::{Principal, PrincipalHash},
-    digest::DigestHashBuilder,
-};
+use crate::principal::{Principal, PrincipalHash};
 
 /// The principals whose changes are counted, about 48 bytes each. With more of them all stamps change.
 const PRINCIPALS_MAX: usize = 100_000;

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::{
-    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
-    LedgerSize, Moment, PlacedRecord, PrincipalHash, Record, RecordKey, RecordKind, TimedCommit,
+use super::Telemetry;
+use crate::{
+    auth::PrincipalHash,
+    clock,
+    ledger::{
+        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
+        LedgerSize, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit,
+    },
 };
-use crate::{clock, telemetry::Telemetry};
 
 /// A ledger that measures each operation and delegates it to another ledger.
 #[derive(Debug)]

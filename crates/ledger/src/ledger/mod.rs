@@ -12,7 +12,6 @@ mod copying;
 mod expiry;
 mod health;
 mod inspection;
-mod measured;
 mod memory;
 mod postgres;
 mod record_kind;
@@ -36,18 +35,17 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    auth::{Principal, PrincipalHash},
     digest_cache::{DigestKey, KeyBytes},
+    principal::{Principal, PrincipalHash},
 };
 
 pub use batched_reads::{read_all, read_by};
 pub use changes::{ChangeEvent, ChangeStamp, LedgerChanges, RecordChange};
-pub(crate) use conflict_retries::{Contended, retry_conflicts, update_records};
+pub use conflict_retries::{Contended, TRIES_MAX, retry_conflicts, update_records};
 pub use copying::{CopyError, CopyReport, CopyTarget, PlacedCopy, copy_records};
 pub use expiry::remove_expired_hourly;
-pub use health::{LedgerFault, check_health, watch_health};
+pub use health::{LedgerFault, check_health};
 pub use inspection::{HashPrefix, InspectedRow, KindTotal, StoreInspector};
-pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use postgres::{
     DatabaseAddress, DatabaseCopyTarget, DatabaseInspector, DatabaseOpenError, DatabaseSettings, DatabaseTls,
@@ -57,7 +55,7 @@ pub use record_kind::RecordKind;
 pub use record_owners::{RecordOwners, RecordState, RecordsStamp};
 pub use sqlite::{FileCopyTarget, LedgerInspector, SqliteLedger};
 pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
-pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};
+pub use write_behind::{LossCounter, WriteBehind, WriteBehindWorker, write_behind};
 pub use write_failures::WriteFailures;
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
@@ -139,7 +137,7 @@ pub struct Record {
 
 impl Record {
     /// Builds the step that removes the record, unless another writer was first.
-    pub(crate) const fn remove_step(&self) -> CommitStep {
+    pub const fn remove_step(&self) -> CommitStep {
         CommitStep::Remove {
             key: self.key,
             version: self.version,
@@ -206,7 +204,7 @@ impl CommitStep {
     }
 
     /// Replaces the record that was read under a key, or inserts one that tool services cannot find.
-    pub(crate) fn put_record(key: RecordKey, stored: Option<&Record>, value: Bytes, expires_at: Moment) -> Self {
+    pub fn put_record(key: RecordKey, stored: Option<&Record>, value: Bytes, expires_at: Moment) -> Self {
         match stored {
             Some(record) => Self::Replace {
                 key,
@@ -226,7 +224,7 @@ impl CommitStep {
     }
 
     /// Returns the length of the value that the step writes.
-    pub(crate) const fn value_bytes(&self) -> usize {
+    pub const fn value_bytes(&self) -> usize {
         match self {
             Self::Insert { value, .. } | Self::Replace { value, .. } => value.len(),
             Self::Remove { .. } => 0,

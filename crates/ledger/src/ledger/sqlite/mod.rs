@@ -33,7 +33,7 @@ use super::{
     CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerOpenError, LedgerReply,
     LedgerSettings, LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, steps,
 };
-use crate::auth::PrincipalHash;
+use crate::principal::PrincipalHash;
 use first_check::{CheckState, FirstCheck, await_check};
 use reader::ReadRequest;
 use shutdown_latch::{ShutdownGuard, ShutdownLatch, shutdown_latch};

@@ -162,7 +162,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{auth::Principal, ledger::RecordKind};
+    use crate::{ledger::RecordKind, principal::Principal};
 
     type Answer = oneshot::Receiver<Result<Vec<CommitResult>, LedgerError>>;
 

@@ -80,6 +80,17 @@ impl RecordKind {
         Self::ResponseChain,
     ];
 
+    /// The label of every kind, in the order of [`ALL`](Self::ALL).
+    pub const LABELS: [&str; Self::ALL.len()] = {
+        let mut labels = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < labels.len() {
+            labels[at] = Self::ALL[at].label();
+            at += 1;
+        }
+        labels
+    };
+
     /// Returns the name that logs and `antiphon store` show.
     pub const fn label(self) -> &'static str {
         match self {

@@ -9,13 +9,13 @@ use super::{
     schema::INDEXES,
 };
 use crate::{
-    auth::PrincipalHash,
     ledger::{
         LedgerSize, Moment, Record, RecordKey,
         columns::{row_checksum, stored_version, to_nanoseconds},
         steps::RecordStore,
         usage_counter::UsageCounter,
     },
+    principal::PrincipalHash,
 };
 
 /// The first place that Antiphon never assigns. A damaged row may have a larger one.

@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
+use antiphon_core::digest::DigestHashBuilder;
+
 use super::{ChangeEvent, Ledger, LedgerChanges, RecordKind};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::{
-    auth::{Principal, PrincipalHash},
-    digest::DigestHashBuilder,
-};
+use crate::principal::{Principal, PrincipalHash};
 
 /// Principals in memory, about 48 bytes each. With more of them every principal may have records.
 const PRINCIPALS_MAX: usize = 100_000;

@@ -24,11 +24,11 @@ use super::{
     schema::SIZE_SHARDS,
 };
 use crate::{
-    auth::PrincipalHash,
     clock,
     ledger::{
         CommitResult, CommitStep, LedgerChanges, LedgerError, LedgerSettings, LedgerSize, RecordKey, TimedCommit, steps,
     },
+    principal::PrincipalHash,
 };
 
 /// The most tries of a batch that other writers delay.

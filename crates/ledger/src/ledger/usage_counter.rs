@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{LedgerSize, RECORD_BYTES};
-use crate::auth::PrincipalHash;
+use crate::principal::PrincipalHash;
 
 /// The size of a ledger's content.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use super::{
     address::{CONNECT_TIMEOUT, DatabaseAddress},
     error::PostgresError,
 };
-use crate::upstream::system_tls_config;
+use crate::system_tls::system_tls_config;
 
 /// The connections of one process.
 const CONNECTIONS_MAX: usize = 10;

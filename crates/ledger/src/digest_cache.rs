@@ -7,18 +7,18 @@ use std::{any::Any, fmt, hash, marker::PhantomData, sync::Arc, time::Duration};
 
 use moka::{Entry, ops::compute::Op, sync::Cache};
 
-use crate::digest::DigestHashBuilder;
+use antiphon_core::digest::DigestHashBuilder;
 
 /// The bytes of a key: one digest or two, and what else tells the keys of a type apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyBytes {
+pub struct KeyBytes {
     digests: [[u8; 32]; 2],
     tag: u8,
 }
 
 impl KeyBytes {
     /// Returns the bytes of a key. A key with one digest has zeros in place of the second.
-    pub(crate) const fn new(digests: [[u8; 32]; 2], tag: u8) -> Self {
+    pub const fn new(digests: [[u8; 32]; 2], tag: u8) -> Self {
         Self { digests, tag }
     }
 }
@@ -33,13 +33,13 @@ impl hash::Hash for KeyBytes {
 }
 
 /// A key of a cache. A type that is [`OneDigest`], and a pair of such types, is one.
-pub(crate) trait DigestKey {
+pub trait DigestKey {
     /// Returns the bytes of the key, which no other key of its type has.
     fn key_bytes(&self) -> KeyBytes;
 }
 
 /// A key that is one digest.
-pub(crate) trait OneDigest {
+pub trait OneDigest {
     /// Returns the digest.
     fn digest(&self) -> [u8; 32];
 
@@ -71,7 +71,7 @@ impl<A: OneDigest, B: OneDigest> DigestKey for (A, B) {
 
 /// The lifetime of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lifetime {
+pub enum Lifetime {
     /// Until its space is needed.
     Unlimited,
     /// Until this time after the last write.
@@ -82,7 +82,7 @@ pub(crate) enum Lifetime {
 
 /// The change of an entry.
 #[derive(Debug)]
-pub(crate) enum EntryChange<V> {
+pub enum EntryChange<V> {
     /// Stores this value.
     Put(V),
     /// Leaves the entry as it is.
@@ -93,7 +93,7 @@ type SharedValue = Arc<dyn Any + Send + Sync>;
 type CacheEntries = Cache<KeyBytes, SharedValue, DigestHashBuilder>;
 
 /// A bounded cache. When it is full, an entry that is seldom read leaves it.
-pub(crate) struct DigestCache<K, V> {
+pub struct DigestCache<K, V> {
     entries: CacheEntries,
     types: PhantomData<fn(K) -> V>,
 }
@@ -123,12 +123,12 @@ impl<K, V> fmt::Debug for DigestCache<K, V> {
 
 impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     /// Makes a cache of at most `entries_max` entries.
-    pub(crate) fn new(entries_max: u64, lifetime: Lifetime) -> Self {
+    pub fn new(entries_max: u64, lifetime: Lifetime) -> Self {
         Self::build(build_entries(entries_max, lifetime, None))
     }
 
     /// Makes a cache whose values have at most `bytes_max` bytes in all, as `weigh` counts them.
-    pub(crate) fn with_byte_limit(
+    pub fn with_byte_limit(
         bytes_max: u64,
         lifetime: Lifetime,
         weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
@@ -138,36 +138,36 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     }
 
     /// Returns the value of a key.
-    pub(crate) fn get(&self, key: &K) -> Option<V> {
+    pub fn get(&self, key: &K) -> Option<V> {
         self.entries
             .get(&key.key_bytes())
             .and_then(|value| downcast_value(&value))
     }
 
     /// Returns `true` if the key has a value. That is no use of the entry.
-    pub(crate) fn contains_key(&self, key: &K) -> bool {
+    pub fn contains_key(&self, key: &K) -> bool {
         self.entries.contains_key(&key.key_bytes())
     }
 
     /// Stores a value in place of an earlier one.
-    pub(crate) fn insert(&self, key: &K, value: V) {
+    pub fn insert(&self, key: &K, value: V) {
         self.entries.insert(key.key_bytes(), Arc::new(value));
     }
 
     /// Removes an entry. Returns its value, if it had one.
-    pub(crate) fn remove(&self, key: &K) -> Option<V> {
+    pub fn remove(&self, key: &K) -> Option<V> {
         self.entries
             .remove(&key.key_bytes())
             .and_then(|value| downcast_value(&value))
     }
 
     /// Stores a value, unless the key has one. Returns `true` if it was stored.
-    pub(crate) fn insert_new(&self, key: &K, value: V) -> bool {
+    pub fn insert_new(&self, key: &K, value: V) -> bool {
         insert_new(&self.entries, key.key_bytes(), Arc::new(value)).1
     }
 
     /// Returns the value of a key. If it has none, one is made and stored. All who ask at once get the same one.
-    pub(crate) fn get_or_insert_with(&self, key: &K, make: impl FnOnce() -> V) -> V {
+    pub fn get_or_insert_with(&self, key: &K, make: impl FnOnce() -> V) -> V {
         self.get(key).unwrap_or_else(|| {
             let made = make();
             let (stored, _) = insert_new(&self.entries, key.key_bytes(), Arc::new(made.clone()));
@@ -176,7 +176,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     }
 
     /// Changes the entry of a key. Changes of one key exclude each other.
-    pub(crate) fn change(&self, key: &K, change: impl FnOnce(Option<V>) -> EntryChange<V>) {
+    pub fn change(&self, key: &K, change: impl FnOnce(Option<V>) -> EntryChange<V>) {
         let mut change = Some(change);
         change_entry(&self.entries, key.key_bytes(), &mut |known| {
             // It is called once.
@@ -191,14 +191,14 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     }
 
     /// Removes the entries over the limit, which otherwise leave the cache a moment later.
-    pub(crate) fn evict(&self) {
+    pub fn evict(&self) {
         self.entries.run_pending_tasks();
     }
 }
 
 impl<K: OneDigest, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
     /// Returns the entries.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (K, V)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, value)| Some((K::from_digest(key.digests[0]), downcast_value(&value)?)))
     }
@@ -244,10 +244,6 @@ fn change_entry(entries: &CacheEntries, key: KeyBytes, change: &mut dyn FnMut(Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        auth::{Caller, Principal},
-        ledger::{RecordKey, RecordKind},
-    };
 
     const UNLIMITED: Lifetime = Lifetime::Unlimited;
 
@@ -269,29 +265,6 @@ mod tests {
         cache.remove(&[2; 32]);
         assert!(cache.iter().next().is_none());
         assert!(!format!("{cache:?}").contains("ae"));
-    }
-
-    #[test]
-    fn each_part_of_a_key_counts() {
-        let principals = [1, 2].map(|byte| Principal::from_bytes([byte; 32]));
-        let [one, two] = principals;
-        let key = |kind, principal, name| RecordKey::new(kind, principal, [name; 32]).key_bytes();
-        let keys = [
-            key(RecordKind::Call, one, 1),
-            key(RecordKind::Delivery, one, 1),
-            key(RecordKind::Call, two, 1),
-            key(RecordKind::Call, one, 2),
-            Caller::of_account(one).key_bytes(),
-            Caller::of_user(one, two).key_bytes(),
-            Caller::of_user(two, one).key_bytes(),
-            Caller::of_account(one).with_shared_credential(true).key_bytes(),
-            one.key_bytes(),
-            (two, [3; 32]).key_bytes(),
-            ([3; 32], two).key_bytes(),
-        ];
-        for (at, key) in keys.iter().enumerate() {
-            assert!(!keys[..at].contains(key), "{at}");
-        }
     }
 
     #[test]

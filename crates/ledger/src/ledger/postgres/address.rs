@@ -2,9 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 
-use crate::auth::{Secret, principal::decode_segment};
+use crate::secret::Secret;
 
 /// Timeout of a new connection, to whichever host of the URL. Shorter than that of a read.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -183,8 +184,9 @@ fn is_this_machine(host: &Host) -> bool {
 
 /// Returns the path that a parameter contains.
 fn path_of(parameter: &str) -> Result<PathBuf, DatabaseUrlFlaw> {
-    let path = String::from_utf8(decode_segment(parameter).into_owned());
-    path.map(PathBuf::from).map_err(|_| DatabaseUrlFlaw::UnknownParameter)
+    let path = percent_decode_str(parameter).decode_utf8();
+    path.map(|path| path.into_owned().into())
+        .map_err(|_| DatabaseUrlFlaw::UnknownParameter)
 }
 
 #[cfg(test)]

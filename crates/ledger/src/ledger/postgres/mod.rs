@@ -41,7 +41,7 @@ use super::{
     LedgerSettings, LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit,
     columns::to_nanoseconds,
 };
-use crate::{auth::PrincipalHash, clock, upstream::random_bytes};
+use crate::{clock, principal::PrincipalHash, random_bytes::random_bytes};
 use commit_queue::{CommitQueue, WaitingCommits};
 use connection::{DatabaseConnection, RETRY_PAUSE, new_pool};
 use error::PostgresError;

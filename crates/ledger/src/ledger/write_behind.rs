@@ -1,7 +1,7 @@
 //! Background writes, which no request waits for. All that wait go into one commit, and are retried while the store
 //! fails.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
 
@@ -10,18 +10,24 @@ use super::{
     worker_queue::{QueueReceiver, QueueSender, worker_queue},
     write_queue::{RecordWrite, WriteQueue},
 };
-use crate::{clock, telemetry::Telemetry};
+use crate::clock;
 
 /// The time for which a write is retried that fails although the store accepts others.
 const ALONE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 /// The pause after a failure: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// Counts the writes that are lost.
+pub trait LossCounter: fmt::Debug + Send + Sync {
+    /// Counts a lost write of a record of this kind.
+    fn count_lost_write(&self, kind: RecordKind);
+}
+
 /// A handle for queueing background writes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteBehind {
     queue: QueueSender<WriteQueue>,
-    telemetry: Telemetry,
+    losses: Arc<dyn LossCounter>,
     /// Ends a pause of the worker.
     end_pause: Arc<Notify>,
 }
@@ -31,7 +37,7 @@ pub struct WriteBehind {
 pub struct WriteBehindWorker {
     ledger: Arc<dyn Ledger>,
     queue: QueueReceiver<WriteQueue>,
-    telemetry: Telemetry,
+    losses: Arc<dyn LossCounter>,
     /// Ends a pause.
     end_pause: Arc<Notify>,
     /// The last time at which the store did a write.
@@ -53,20 +59,21 @@ enum TryEnd {
 ///
 /// While the store fails, writes wait in a bounded queue. A full queue loses what matters least. A write is also lost
 /// if the ledger is full or closed, or if it fails for five minutes while others succeed.
-pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehind, WriteBehindWorker) {
+pub fn write_behind(ledger: Arc<dyn Ledger>, losses: impl LossCounter + 'static) -> (WriteBehind, WriteBehindWorker) {
+    let losses: Arc<dyn LossCounter> = Arc::new(losses);
     let (queue, receiver) = worker_queue();
     let end_pause = Arc::new(Notify::new());
     let worker = WriteBehindWorker {
         ledger,
         queue: receiver,
-        telemetry: telemetry.clone(),
+        losses: Arc::clone(&losses),
         end_pause: Arc::clone(&end_pause),
         last_stored_at: None,
         is_failing: false,
     };
     let handle = WriteBehind {
         queue,
-        telemetry,
+        losses,
         end_pause,
     };
     (handle, worker)
@@ -115,7 +122,7 @@ impl WriteBehind {
 
     /// Counts a write that was lost.
     pub fn count_lost(&self, kind: RecordKind) {
-        self.telemetry.record_lost_write(kind.label());
+        self.losses.count_lost_write(kind);
     }
 
     /// Waits until every write that was queued before is stored or lost.
@@ -207,7 +214,7 @@ impl WriteBehindWorker {
             }
             self.queue.lock().end_write(&write);
             if !matches!(end, TryEnd::Stored) {
-                self.telemetry.record_lost_write(write.kind().label());
+                self.losses.count_lost_write(write.kind());
             }
         }
         store_works

@@ -11,8 +11,8 @@ use super::{
     write_request::ReplySender,
 };
 use crate::{
-    auth::PrincipalHash,
     ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind, columns::to_nanoseconds},
+    principal::PrincipalHash,
 };
 
 /// A request to a reader thread.

@@ -14,7 +14,7 @@ use super::{
     steps::{self, RecordStore},
     usage_counter::UsageCounter,
 };
-use crate::auth::PrincipalHash;
+use crate::principal::PrincipalHash;
 
 /// A ledger that stores its records in memory.
 pub struct MemoryLedger {

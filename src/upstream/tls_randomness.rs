@@ -1,20 +1,8 @@
-//! Random bytes for keys and tokens, and the random numbers of the TLS library.
+//! The random numbers of the TLS library.
 
 use std::thread;
 
 use rustls::crypto::aws_lc_rs;
-
-/// A failure of the system's random number generator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system's random number generator failed")]
-pub struct RandomError;
-
-/// Returns 32 unpredictable bytes, from the system.
-pub fn random_bytes() -> Result<[u8; 32], RandomError> {
-    let mut bytes = [0; 32];
-    let filled = getrandom::fill(&mut bytes);
-    filled.map(|()| bytes).map_err(|_| RandomError)
-}
 
 /// Prepares the random numbers of the TLS library on a thread of its own.
 ///
