@@ -10,10 +10,7 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece},
-    wire::{
-        anthropic,
-        json::{self, ListSlot},
-    },
+    wire::json::{self, ListSlot},
     work,
 };
 
@@ -255,8 +252,9 @@ impl BlockLayout<'_, '_> {
         {
             self.close_message();
             self.before = LastSpeaker::User;
-            self.done
-                .push(ListSlot::New(self.layout.format().write_text_message(texts::VACATED)));
+            self.done.push(ListSlot::New(
+                self.layout.format().write_text_message(true, texts::VACATED),
+            ));
         }
     }
 
@@ -366,7 +364,10 @@ impl BlockLayout<'_, '_> {
                 match content {
                     // A blank string contains nothing, and providers refuse a blank text block.
                     Content::Text(span) if json::is_blank(self.layout.json.bytes(span)) => None,
-                    Content::Text(span) => Some(anthropic::write::write_text_block(span)),
+                    Content::Text(span) => {
+                        let start = self.layout.format().text_block_start();
+                        Some(json::enclose(start, vec![Piece::Original(span)], "}"))
+                    }
                     _ => Some(json::edited_value(found.span, edits)),
                 }
             }

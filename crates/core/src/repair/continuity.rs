@@ -11,10 +11,13 @@ use super::{CallIdentity, CallKey, IdSpelling, Paired, canonical::message_hash, 
 use crate::{
     conversation::{
         Call, CallDetails, Conversation, Finding, FindingKind, Message, Part, PartKind, Role, current_turn,
+        rules::MergedRoles,
     },
     splice::{Edit, EditList},
     wire::{
-        Format, Unreadable, anthropic, gemini,
+        Format,
+        HistoryShape::{Chat, Contents, Items, Messages},
+        Unreadable, anthropic, gemini,
         json::{Json, validate},
         openai_chat,
     },
@@ -153,16 +156,22 @@ pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Opti
         conversation,
         json,
         format,
+        merges_messages: paired.wire.pairing_rules().merged_roles != MergedRoles::None,
         lane,
         current_from: current_turn(conversation),
     };
     let mut gaps = Vec::new();
     for kind in kinds {
-        match (kind, format) {
-            (ContinuityKind::Container, Format::Anthropic) => gaps.extend(search.container_gap()),
-            (ContinuityKind::Reasoning, Format::OpenAiChat)
-            | (ContinuityKind::Signature, Format::OpenAiChat | Format::Gemini) => search.add_gaps(*kind, &mut gaps),
-            _ => {}
+        match (kind, format.history()) {
+            (ContinuityKind::Container, Messages) => gaps.extend(search.container_gap()),
+            (ContinuityKind::Reasoning, Chat) | (ContinuityKind::Signature, Chat | Contents) => {
+                search.add_gaps(*kind, &mut gaps);
+            }
+            // The history has no such value.
+            (
+                ContinuityKind::Reasoning | ContinuityKind::Signature | ContinuityKind::Container,
+                Messages | Chat | Items | Contents,
+            ) => {}
         }
     }
     if gaps.is_empty() {
@@ -199,14 +208,17 @@ pub fn fill_gaps(
             continue;
         };
         let call = first_call(conversation, found).map(|(_, part, _)| part.span);
-        edits.extend(match (kind, paired.wire.format, call) {
-            (ContinuityKind::Reasoning, ..) => Some(openai_chat::write::set_reasoning(json, found.span, value)),
-            (ContinuityKind::Signature, Format::Gemini, Some(call)) => {
-                Some(gemini::write::set_signature(json, call, value))
-            }
-            (ContinuityKind::Signature, _, Some(call)) => Some(openai_chat::write::set_signature(json, call, value)),
-            (ContinuityKind::Signature, _, None) => None,
-            (ContinuityKind::Container, ..) => anthropic::write::set_container(json, value),
+        edits.extend(match (kind, paired.wire.format.history(), call) {
+            (ContinuityKind::Reasoning, Chat, _) => Some(openai_chat::write::set_reasoning(json, found.span, value)),
+            (ContinuityKind::Signature, Chat, Some(call)) => Some(openai_chat::write::set_signature(json, call, value)),
+            (ContinuityKind::Signature, Contents, Some(call)) => Some(gemini::write::set_signature(json, call, value)),
+            (ContinuityKind::Container, Messages, _) => anthropic::write::set_container(json, value),
+            // The history has no such value, and so no gap.
+            (
+                ContinuityKind::Reasoning | ContinuityKind::Signature | ContinuityKind::Container,
+                Messages | Chat | Items | Contents,
+                _,
+            ) => None,
         });
     }
     let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
@@ -218,6 +230,8 @@ struct GapSearch<'c> {
     conversation: &'c Conversation<'c>,
     json: Json<'c>,
     format: Format,
+    /// `true` if consecutive messages of the assistant are one step.
+    merges_messages: bool,
     lane: Option<[u8; 32]>,
     /// Index of the first message of the current turn.
     current_from: usize,
@@ -231,7 +245,7 @@ impl GapSearch<'_> {
             work::count(1);
             let is_assistant = message.role == Role::Assistant;
             // Two contents of the model in a row are one step, whose first call stands in the first of them.
-            let is_step = is_assistant && !(is_after_assistant && self.format == Format::Gemini);
+            let is_step = is_assistant && !(is_after_assistant && self.merges_messages);
             is_after_assistant = is_assistant;
             let first = first_call(self.conversation, message).filter(|_| is_step);
             let Some((ordinal, part, call)) = first else { continue };
@@ -262,10 +276,10 @@ impl GapSearch<'_> {
     /// Returns `true` if any call of a message is signed. Only one of them carries the signature of the step.
     fn is_signed(&self, message: &Message) -> bool {
         let mut parts = self.conversation.parts_of(message).iter();
-        parts.any(|part| match &part.kind {
-            PartKind::Call(call) if self.format == Format::Gemini => call.signed,
-            PartKind::Call(_) => openai_chat::write::is_signed(self.json, part.span),
-            _ => false,
+        parts.any(|part| match (&part.kind, self.format.history()) {
+            (PartKind::Call(_), Chat) => openai_chat::write::is_signed(self.json, part.span),
+            (PartKind::Call(call), Messages | Items | Contents) => call.signed,
+            (_, Messages | Chat | Items | Contents) => false,
         })
     }
 
@@ -301,14 +315,14 @@ impl GapSearch<'_> {
         let CallDetails { name, input, .. } = self.format.call_details(self.conversation.body, part.span);
         let tool = name.map(|name| self.json.decode_string(name)).unwrap_or_default();
         let input = input.map_or(NO_ARGUMENTS, |input| self.json.bytes(input));
-        let is_anthropic = self.format == Format::Anthropic;
-        let is_reusable = !is_strong(&call.id, &tool);
+        let has_reusable_ids = self.format.has_reusable_ids();
+        let is_reusable = has_reusable_ids && !is_strong(&call.id, &tool);
         let identity = CarriedIdentity {
             id: &call.id,
             tool: &tool,
-            input: (!is_anthropic).then_some(input),
+            input: has_reusable_ids.then_some(input),
             // Hashing a message is costly, and only a reusable id needs it.
-            before: (is_reusable && !is_anthropic).then(|| hash_before(self.conversation, message)),
+            before: is_reusable.then(|| hash_before(self.conversation, message)),
             lane: self.lane,
         };
         Some(ContinuityGap {

@@ -30,7 +30,7 @@ impl ContinuityRules {
             (Format::OpenAiChat, Dialect::Compatible) => &[Reasoning, Signature],
             (Format::Gemini, _) => &[Signature],
             (Format::Anthropic, Dialect::Standard | Dialect::Compatible) => &[Container],
-            _ => &[],
+            (Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses, _) => &[],
         }
     }
 
@@ -40,9 +40,7 @@ impl ContinuityRules {
             // DeepSeek, "Thinking mode", 2026-11; deepseek-recipe 0.2.0.
             ContinuityKind::Reasoning => matches!(self.wire.dialect, Dialect::DeepSeek),
             // Google, "Thought signatures", 2026-11: required from Gemini 3 on.
-            ContinuityKind::Signature => {
-                (matches!(self.wire.format, Format::Gemini) || self.is_google) && is_gemini_3(model)
-            }
+            ContinuityKind::Signature => (self.wire.format.is_gemini_only() || self.is_google) && is_gemini_3(model),
             // Anthropic, "Programmatic tool calling", 2026-11.
             ContinuityKind::Container => matches!(self.wire.dialect, Dialect::Standard),
         }
@@ -83,7 +81,7 @@ pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Los
     let mut shows_use = |kind: ContinuityKind| match kind {
         ContinuityKind::Reasoning => *has_reasoning.get_or_insert_with(|| has_reasoning_content(&paired)),
         // Bodies of the Gemini API name no model.
-        ContinuityKind::Signature => is_gemini_3(&model) || (model.is_empty() && wire.format == Format::Gemini),
+        ContinuityKind::Signature => is_gemini_3(&model) || (model.is_empty() && wire.format.is_gemini_only()),
         ContinuityKind::Container => true,
     };
     for gap in continuity_gaps(&paired, rules.kinds(), None) {

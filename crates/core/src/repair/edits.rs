@@ -34,7 +34,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     work::count(slots.len());
     slots.splice(0..0, remote_answers.map(ListSlot::New));
     if plan.adds_opening {
-        let opening = ListSlot::New(wire.format.write_text_message(texts::OPENING));
+        let opening = ListSlot::New(wire.format.write_text_message(true, texts::OPENING));
         work::count(slots.len());
         slots.insert(opening_place(&slots, conversation, wire), opening);
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     conversation::{Flaw, FlawKind, PartId, PartKind, Role, current_turn},
-    wire::{Format, json::Json},
+    wire::{Format, HistoryShape, json::Json},
     work,
 };
 
@@ -65,18 +65,24 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
     );
     for part in removed {
         work::count(1);
-        if format == Format::Gemini {
+        match format.history() {
+            HistoryShape::Messages | HistoryShape::Chat => remove_block(planner, *part),
+            HistoryShape::Items => {
+                remove_block(planner, *part);
+                drop_ids_after(planner.history, &mut planner.plan, &mut fixed, *part);
+            }
             // The signature alone is foreign: the call or text that carries it stays.
-            planner.plan.unsigned.insert(*part);
-            planner.count(Action::Fix);
-            continue;
-        }
-        planner.plan.part_changes.insert(*part, PartChange::Removed);
-        planner.count(Action::Drop);
-        if format == Format::OpenAiResponses {
-            drop_ids_after(planner.history, &mut planner.plan, &mut fixed, *part);
+            HistoryShape::Contents => {
+                planner.plan.unsigned.insert(*part);
+                planner.count(Action::Fix);
+            }
         }
     }
+}
+
+fn remove_block(planner: &mut Planner<'_>, part: PartId) {
+    planner.plan.part_changes.insert(part, PartChange::Removed);
+    planner.count(Action::Drop);
 }
 
 /// Plans the removal of the item ids after a reasoning item that is removed.

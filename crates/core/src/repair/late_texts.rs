@@ -110,9 +110,9 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText
     let message = |(index, text): &(usize, LateText)| {
         let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
-        // Only Messages has results and text in one message. Elsewhere, and where a provider refuses text beside results,
-        // the text gets a message of its own after them.
-        let is_alone = is_apart || paired.wire.format != Format::Anthropic && !has_user_text(conversation, message);
+        // Where a format, or its provider, takes no text beside results, it gets a message of its own after them.
+        let takes_text = paired.wire.format.takes_text_beside_results() || has_user_text(conversation, message);
+        let is_alone = is_apart || !takes_text;
         if is_alone && has_results(conversation, message) {
             return Some(vec![insert_message(paired.wire.format, message, text)]);
         }

@@ -8,7 +8,7 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece, Span},
-    wire::{json::ListSlot, openai_chat::write, openai_responses},
+    wire::json::ListSlot,
     work,
 };
 
@@ -69,11 +69,8 @@ impl MessageLayout<'_, '_> {
             edits.extend(layout.message_fix_edits(span, *flaw));
         }
         if let Some(parts) = layout.plan.deferred_quotes.get(&unit) {
-            edits.push(write::insert_parts_before(
-                layout.json,
-                span,
-                self.write_quoted_parts(parts),
-            ));
+            let quotes = self.write_quoted_parts(parts);
+            edits.extend(layout.format().insert_parts_before(layout.json, span, quotes));
         }
         let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
@@ -117,8 +114,8 @@ impl MessageLayout<'_, '_> {
     /// Adds an assistant message before the user's message that follows results, if the provider demands one.
     fn bridge_to(&mut self, role: Role) {
         if self.layout.plan.adds_bridges && self.is_after_results && role == Role::User {
-            self.done
-                .push(ListSlot::New(write::write_assistant_text(texts::BRIDGE)));
+            let bridge = self.layout.format().write_text_message(false, texts::BRIDGE);
+            self.done.push(ListSlot::New(bridge));
         }
         self.is_after_results = role == Role::Tool;
     }
@@ -132,7 +129,7 @@ impl MessageLayout<'_, '_> {
         if !items && self.before == LastSpeaker::NoneOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
             self.push(
                 Role::User,
-                ListSlot::New(self.layout.format().write_text_message(texts::VACATED)),
+                ListSlot::New(self.layout.format().write_text_message(true, texts::VACATED)),
             );
         }
     }
@@ -171,22 +168,19 @@ impl MessageLayout<'_, '_> {
         // The reasoning was collected backwards from the call.
         reasoning.reverse();
         let (id, name) = self.layout.quoted_label(part);
-        let call = conversation.parts[part].span;
-        openai_responses::write::write_call_as_text(self.layout.json, call, &reasoning, &id, name.as_deref())
+        let (call, format) = (conversation.parts[part].span, self.layout.format());
+        format.write_call_as_text(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
     /// Writes results as content parts for the beginning of a user's message.
-    fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        for (index, part) in parts.iter().enumerate() {
+    fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Vec<Piece>> {
+        let write = |part: &PartId| {
             work::count(1);
-            if index > 0 {
-                pieces.push(Piece::Constant(","));
-            }
             let (id, name) = self.layout.quoted_label(*part);
             let span = self.layout.conversation.parts[*part].span;
-            pieces.extend(write::write_quote_parts(self.layout.json, span, &id, name.as_deref()));
-        }
-        pieces
+            let format = self.layout.format();
+            format.write_quote_parts(self.layout.json, span, &id, name.as_deref())
+        };
+        parts.iter().flat_map(write).collect()
     }
 }

@@ -9,7 +9,6 @@ use crate::{
     wire::{
         Format,
         json::{Json, JsonKind},
-        openai_chat,
     },
     work,
 };
@@ -105,10 +104,8 @@ pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> V
     };
     let set_id = id.and_then(|id| format.set_result_id(json, root, id));
     // Stored as the client sent it, so its content is fixed here as in a body.
-    let content = json.member(root, "content").filter(|_| format == Format::OpenAiChat);
-    let is_data = content.is_some_and(|content| openai_chat::read::is_data(json, content));
-    let set_content = is_data.then(|| openai_chat::write::set_content_as_text(json, root));
-    let mut edits: Vec<Edit> = set_id.into_iter().chain(set_content.flatten()).collect();
+    let set_content = format.set_data_as_text(json, root);
+    let mut edits: Vec<Edit> = set_id.into_iter().chain(set_content).collect();
     edits.sort_by_key(|edit| edit.span);
     // The block is not part of the body, so its bytes are copied and not referred to by span.
     let text = |range: std::ops::Range<usize>| Piece::Made(block.get(range).unwrap_or_default().to_owned());

@@ -9,7 +9,7 @@ use super::policy::{Applicability, OnForeignThinking, RepairPolicy};
 use crate::{
     conversation::{Conversation, PartId, PartKind, Role, current_turn},
     digest::HashTexts,
-    wire::{Format, Wire, json::Json, thinking_signature, verifies_signatures},
+    wire::{Format, Wire, json::Json, thinking_signature, thinking_text, verifies_signatures},
     work,
 };
 
@@ -38,8 +38,8 @@ pub(super) fn thinking_parts(conversation: &Conversation<'_>) -> impl DoubleEnde
 pub(super) fn thinking_hash(conversation: &Conversation<'_>, format: Format, part: PartId) -> Option<ThinkingHash> {
     let (json, span) = (Json::new(conversation.body), conversation.part(part)?.span);
     let signature = thinking_signature(format, json, span);
-    // Anthropic requires a signature, so thinking without one is as foreign as thinking with a wrong one.
-    if signature.is_none() && format != Format::Anthropic {
+    let text = thinking_text(format, json, span);
+    if signature.is_none() && text.is_none() {
         return None;
     }
     let mut hash = blake3::Hasher::new();
@@ -50,9 +50,8 @@ pub(super) fn thinking_hash(conversation: &Conversation<'_>, format: Format, par
             .map(|signature| json.decode_string(signature))
             .unwrap_or_default(),
     );
-    if format == Format::Anthropic {
-        // Blocks without a signature differ by their text only.
-        hash.add_text(&json.member_text(span, "thinking"));
+    if let Some(text) = text {
+        hash.add_text(&text);
     }
     Some(hash.finalize().into())
 }

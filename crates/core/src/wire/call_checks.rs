@@ -1,7 +1,7 @@
 //! Checks of a call's input and name that the readers make in passing.
 
 use crate::{
-    conversation::{InputFault, NameFault, rules::is_word},
+    conversation::{InputFault, NameFault},
     splice::Span,
     wire::{
         Format, Unreadable,
@@ -38,11 +38,8 @@ pub(crate) fn read_name_fault(cursor: &mut Cursor<'_>) -> Result<Option<NameFaul
 }
 
 /// Returns the fault of a tool's name at `name`: no characters, or one that providers reject. `None` if it is no text.
-///
-/// `OpenAI` and Anthropic: `^[a-zA-Z0-9_-]+$`, in the error texts of both. Gemini also takes dots and colons
-/// (`FunctionDeclaration`, 2026-11).
 pub(crate) fn character_fault(format: Format, json: Json<'_>, name: Span) -> Option<NameFault> {
-    let is_legal = |byte: &u8| is_word(*byte) || (format == Format::Gemini && matches!(byte, b'.' | b':'));
+    let is_legal = |byte: &u8| format.takes_in_name(*byte);
     let inside = json.bytes(json.string_inside(name));
     work::count(inside.len());
     // Nearly all names are legal as they are written, and need no decoding.

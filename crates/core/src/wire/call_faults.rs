@@ -45,22 +45,27 @@ struct JudgedCall {
 impl JudgedCall {
     /// Locates the judged members of the call at `call`. `None` if its input is free text, or of another kind.
     fn locate(format: Format, json: Json<'_>, call: Span) -> Option<Self> {
-        let (owner, key, form) = match format {
-            Format::Anthropic => (call, "input", InputForm::Object),
+        let (owner, key, form, is_optional) = match format {
+            Format::Anthropic => (call, "input", InputForm::Object, false),
             // The input of a custom tool is free text.
-            Format::OpenAiChat => (json.member(call, "function")?, "arguments", InputForm::Text),
+            Format::OpenAiChat => (json.member(call, "function")?, "arguments", InputForm::Text, false),
             Format::OpenAiResponses => match json.member_text(call, "type").as_ref() {
-                b"function_call" => (call, "arguments", InputForm::Text),
-                b"tool_search_call" => (call, "arguments", InputForm::Object),
+                b"function_call" => (call, "arguments", InputForm::Text, false),
+                b"tool_search_call" => (call, "arguments", InputForm::Object, false),
                 _ => return None,
             },
-            Format::Gemini => (gemini::write::call_in_part(json, call)?, "args", InputForm::Object),
+            Format::Gemini => (
+                gemini::write::call_in_part(json, call)?,
+                "args",
+                InputForm::Object,
+                true,
+            ),
         };
         (json.kind(owner) == JsonKind::Object).then_some(Self {
             owner,
             key,
             form,
-            is_optional: format == Format::Gemini,
+            is_optional,
             needs_name: form == InputForm::Text,
         })
     }

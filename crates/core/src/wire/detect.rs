@@ -3,7 +3,7 @@
 use crate::{
     splice::Span,
     wire::{
-        Format, Unreadable, Wire,
+        Format, HistoryShape, Unreadable, Wire,
         interactions::{self, InteractionMarks},
         json::{self, Json, JsonKind},
         openai_responses::is_item_type,
@@ -193,37 +193,44 @@ impl TopLevelHints {
 
     /// Reports whether the body has a key that may contain a history of this format.
     fn has_history_of(&self, format: Format) -> bool {
-        match format {
-            Format::Anthropic => self.messages.is_some() || self.other == Some(Wire::ANTHROPIC),
-            Format::OpenAiChat => self.messages.is_some(),
-            Format::OpenAiResponses => self.input.is_some() || self.remote_state,
+        match format.history() {
+            HistoryShape::Messages => self.messages.is_some() || self.other == Some(Wire::ANTHROPIC),
+            HistoryShape::Chat => self.messages.is_some(),
+            HistoryShape::Items => self.input.is_some() || self.remote_state,
             // Gemini's requests may be wrapped, under several keys.
-            Format::Gemini => self.other == Some(Wire::GEMINI),
+            HistoryShape::Contents => self.other == Some(Wire::GEMINI),
         }
     }
 
     /// Returns the format that the history under the expected key plainly has instead.
     fn contradiction(&self, json: Json<'_>, format: Format) -> Option<&'static str> {
-        if format == Format::OpenAiResponses {
-            let alone = self.messages.is_none() && self.contents.is_none();
-            return self.foreign_input(json).filter(|_| alone);
-        }
-        let mut votes = MessageHints::default();
-        json.for_each_element(self.messages?, |message| votes.read_message(json, message))
-            .ok()?;
-        match format {
-            Format::Anthropic if votes.chat_calls && !votes.anthropic && !self.anthropic_key => {
-                Some(Format::OpenAiChat.api_name())
+        let votes = || {
+            let mut votes = MessageHints::default();
+            json.for_each_element(self.messages?, |message| votes.read_message(json, message))
+                .ok()?;
+            Some(votes)
+        };
+        let (votes, other) = match format.history() {
+            HistoryShape::Items => {
+                let alone = self.messages.is_none() && self.contents.is_none();
+                return self.foreign_input(json).filter(|_| alone);
             }
-            Format::OpenAiChat if votes.anthropic_calls && !votes.chat => Some(Format::Anthropic.api_name()),
-            // Both formats demand a type of each block, so that these are no broken blocks of theirs.
-            Format::Anthropic | Format::OpenAiChat
-                if votes.converse_calls && !votes.chat && !votes.anthropic && !self.anthropic_key =>
-            {
-                Some(CONVERSE)
+            HistoryShape::Messages => {
+                let votes = votes()?;
+                let is_chat = votes.chat_calls && !votes.anthropic && !self.anthropic_key;
+                (votes, is_chat.then_some(Format::OpenAiChat))
             }
-            _ => None,
-        }
+            HistoryShape::Chat => {
+                let votes = votes()?;
+                let is_anthropic = votes.anthropic_calls && !votes.chat;
+                (votes, is_anthropic.then_some(Format::Anthropic))
+            }
+            // No other format has its keys.
+            HistoryShape::Contents => return None,
+        };
+        // Both formats demand a type of each block, so that these are no broken blocks of theirs.
+        let is_converse = votes.converse_calls && !votes.chat && !votes.anthropic && !self.anthropic_key;
+        other.map(Format::api_name).or_else(|| is_converse.then_some(CONVERSE))
     }
 }
 

@@ -1,7 +1,11 @@
 //! The formats, and everything that is chosen by format alone.
+//!
+//! A match on [`HistoryShape`] is about the members of a history, which several formats may share. A match on [`Format`]
+//! is about the API, its answers, and what differs between formats of one shape. No match has a wildcard, so that the
+//! compiler asks for each choice of a new format.
 
 use crate::{
-    conversation::{CallDetails, Finding},
+    conversation::{CallDetails, Finding, rules::is_word},
     splice::{Edit, Piece, Span},
     wire::{
         ErrorShape, Unreadable, anthropic, gemini,
@@ -27,6 +31,23 @@ pub enum Format {
     Gemini,
 }
 
+/// The shape of a history: the members in which messages, calls and results stand.
+///
+/// It says nothing about the answers, which are the format's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HistoryShape {
+    /// `messages[]` with content blocks.
+    Messages,
+    /// `messages[]` with `tool_calls` and role `tool`.
+    Chat,
+    /// `input[]` of items.
+    Items,
+    /// `contents[]` with parts.
+    Contents,
+}
+
+use HistoryShape::{Chat, Contents, Items, Messages};
+
 impl Format {
     /// Every format, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
@@ -51,27 +72,106 @@ impl Format {
         }
     }
 
+    /// Returns the shape of the format's histories.
+    pub(crate) const fn history(self) -> HistoryShape {
+        match self {
+            Self::Anthropic => Messages,
+            Self::OpenAiChat => Chat,
+            Self::OpenAiResponses => Items,
+            Self::Gemini => Contents,
+        }
+    }
+
     /// Returns `true` if a refusal may name calls that exist only in provider-side state.
     pub const fn names_remote_calls(self) -> bool {
-        matches!(self, Self::Anthropic | Self::OpenAiResponses)
+        match self {
+            Self::Anthropic | Self::OpenAiResponses => true,
+            Self::OpenAiChat | Self::Gemini => false,
+        }
     }
 
     /// Returns `true` if a request may continue from an earlier response by its id alone.
     pub const fn continues_by_id(self) -> bool {
-        matches!(self, Self::OpenAiResponses)
+        match self {
+            Self::OpenAiResponses => true,
+            Self::Anthropic | Self::OpenAiChat | Self::Gemini => false,
+        }
+    }
+
+    /// Returns `true` if providers of the format may give two calls one id, so that the id alone identifies no call.
+    pub const fn has_reusable_ids(self) -> bool {
+        match self {
+            Self::Anthropic => false,
+            Self::OpenAiChat | Self::OpenAiResponses | Self::Gemini => true,
+        }
+    }
+
+    /// Returns `true` if every server of the format runs Gemini's models.
+    pub const fn is_gemini_only(self) -> bool {
+        match self {
+            Self::Gemini => true,
+            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => false,
+        }
+    }
+
+    /// Returns `true` if the format's author sends the head of a stream before the prompt is read.
+    pub const fn sends_head_at_once(self) -> bool {
+        match self {
+            Self::Anthropic | Self::OpenAiResponses => true,
+            Self::OpenAiChat | Self::Gemini => false,
+        }
+    }
+
+    /// Returns `true` if an answer may end with a stop reason, since not every server of the format marks the end.
+    pub(crate) const fn may_end_unmarked(self) -> bool {
+        match self {
+            Self::OpenAiChat => true,
+            Self::Anthropic | Self::OpenAiResponses | Self::Gemini => false,
+        }
+    }
+
+    /// Returns `true` if events after the mark of the end belong to the answer. Gemini's candidates end one by one.
+    pub(crate) const fn goes_on_after_end(self) -> bool {
+        match self {
+            Self::Gemini => true,
+            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => false,
+        }
+    }
+
+    /// Returns `true` if `byte` may be in the name of a tool.
+    ///
+    /// `OpenAI` and Anthropic: `^[a-zA-Z0-9_-]+$`, in the error texts of both. Gemini also takes dots and colons
+    /// (`FunctionDeclaration`, 2026-11).
+    pub(crate) const fn takes_in_name(self, byte: u8) -> bool {
+        is_word(byte)
+            || match self {
+                Self::Gemini => matches!(byte, b'.' | b':'),
+                Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => false,
+            }
     }
 
     /// Returns `true` if quotes need a message of their own, because the provider counts the parts beside results.
     pub const fn needs_quote_message(self) -> bool {
-        matches!(self, Self::Gemini)
+        match self.history() {
+            Contents => true,
+            Messages | Chat | Items => false,
+        }
+    }
+
+    /// Returns `true` if a message with results takes text too.
+    pub(crate) const fn takes_text_beside_results(self) -> bool {
+        match self.history() {
+            Messages => true,
+            Chat | Items | Contents => false,
+        }
     }
 
     /// Returns the JSON in front of the text of a user's text block, up to the text's opening quote.
     pub const fn text_block_start(self) -> &'static str {
-        match self {
-            Self::Gemini => r#"{"text":"#,
-            Self::OpenAiResponses => r#"{"type":"input_text","text":"#,
-            Self::Anthropic | Self::OpenAiChat => r#"{"type":"text","text":"#,
+        match self.history() {
+            Contents => r#"{"text":"#,
+            Items => r#"{"type":"input_text","text":"#,
+            Messages | Chat => r#"{"type":"text","text":"#,
         }
     }
 
@@ -97,22 +197,22 @@ impl Format {
 
     /// Locates the name, the input and the toolset of the call at `call`.
     pub fn call_details(self, body: &[u8], call: Span) -> CallDetails {
-        let details = match self {
-            Self::Anthropic => anthropic::read::call_details,
-            Self::OpenAiChat => openai_chat::read::call_details,
-            Self::OpenAiResponses => openai_responses::read::call_details,
-            Self::Gemini => gemini::read::call_details,
+        let details = match self.history() {
+            Messages => anthropic::read::call_details,
+            Chat => openai_chat::read::call_details,
+            Items => openai_responses::read::call_details,
+            Contents => gemini::read::call_details,
         };
         details(body, call)
     }
 
     /// Returns the path of a finding in the body: `messages[3].content[1]`.
     pub fn finding_path(self, finding: &Finding) -> String {
-        let (history, list) = match self {
-            Self::Anthropic => ("messages", "content"),
-            Self::OpenAiChat => ("messages", "tool_calls"),
-            Self::OpenAiResponses => ("input", "content"),
-            Self::Gemini => ("contents", "parts"),
+        let (history, list) = match self.history() {
+            Messages => ("messages", "content"),
+            Chat => ("messages", "tool_calls"),
+            Items => ("input", "content"),
+            Contents => ("contents", "parts"),
         };
         let within = &finding.within;
         match finding.part {
@@ -177,35 +277,35 @@ impl Format {
 
     /// Locates the id by which the call at `call` pairs.
     pub(crate) fn call_id(self, json: Json<'_>, call: Span) -> Option<Span> {
-        match self {
-            Self::Anthropic | Self::OpenAiChat => json.member(call, "id"),
-            Self::OpenAiResponses => openai_responses::write::call_id(json, call),
-            Self::Gemini => gemini::write::call_id(json, call),
+        match self.history() {
+            Messages | Chat => json.member(call, "id"),
+            Items => openai_responses::write::call_id(json, call),
+            Contents => gemini::write::call_id(json, call),
         }
     }
 
     /// Replaces the id of the call at `call`. `None` for Gemini, which accepts any id.
     pub(crate) fn set_call_id(self, json: Json<'_>, call: Span, id: Piece) -> Option<Edit> {
-        let key = match self {
-            Self::Anthropic | Self::OpenAiChat => "id",
-            Self::OpenAiResponses => "call_id",
-            Self::Gemini => return None,
+        let key = match self.history() {
+            Messages | Chat => "id",
+            Items => "call_id",
+            Contents => return None,
         };
         Some(json.set_member(call, key, vec![id]))
     }
 
     /// Replaces the id of the result at `result`. `None` for Gemini, which accepts any id.
     pub(crate) fn set_result_id(self, json: Json<'_>, result: Span, id: Piece) -> Option<Edit> {
-        let key = match self {
-            Self::Anthropic => "tool_use_id",
-            Self::OpenAiChat => "tool_call_id",
-            Self::OpenAiResponses => openai_responses::write::result_id_key(json, result),
-            Self::Gemini => return None,
+        let key = match self.history() {
+            Messages => "tool_use_id",
+            Chat => "tool_call_id",
+            Items => openai_responses::write::result_id_key(json, result),
+            Contents => return None,
         };
         Some(json.set_member(result, key, vec![id]))
     }
 
-    /// Writes a result as parts of a user message, in formats whose results are parts.
+    /// Writes a result as parts of a user message.
     pub(crate) fn write_quote_parts(
         self,
         json: Json<'_>,
@@ -213,50 +313,84 @@ impl Format {
         id: &str,
         name: Option<&str>,
     ) -> Vec<Vec<Piece>> {
-        match self {
-            Self::Gemini => gemini::write::write_quote(json, result, id, name),
-            // The repair asks only formats with parts: the other two never get here.
-            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => {
-                anthropic::write::write_quote(json, result, id, name)
-            }
+        match self.history() {
+            Contents => gemini::write::write_quote(json, result, id, name),
+            Chat => openai_chat::write::write_quote_parts(json, result, id, name),
+            // The repair quotes items as messages: Responses never gets here.
+            Messages | Items => anthropic::write::write_quote(json, result, id, name),
         }
     }
 
     /// Writes a result as a user message, in formats whose results are messages.
     pub(crate) fn write_quote_message(self, json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
-        match self {
-            Self::OpenAiResponses => openai_responses::write::write_quote(json, result, id, name),
+        match self.history() {
+            Items => openai_responses::write::write_quote(json, result, id, name),
             // The repair asks only formats with messages: the other two never get here.
-            Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
-                openai_chat::write::write_quote(json, result, id, name)
-            }
+            Messages | Chat | Contents => openai_chat::write::write_quote(json, result, id, name),
+        }
+    }
+
+    /// Writes a call that cannot be answered, with the reasoning before it, as a user message.
+    pub(crate) fn write_call_as_text(
+        self,
+        json: Json<'_>,
+        call: Span,
+        reasoning: &[Span],
+        id: &str,
+        name: Option<&str>,
+    ) -> Vec<Piece> {
+        match self.history() {
+            Items => openai_responses::write::write_call_as_text(json, call, reasoning, id, name),
+            // Every call of the other shapes has a result that could answer it: they never get here.
+            Messages | Chat | Contents => self.write_quote_message(json, call, id, name),
+        }
+    }
+
+    /// Inserts `parts` before the content of the user's message at `message`.
+    ///
+    /// `None` for histories without runs of tool messages: their quotes wait for no message of the user.
+    pub(crate) fn insert_parts_before(self, json: Json<'_>, message: Span, parts: Vec<Vec<Piece>>) -> Option<Edit> {
+        match self.history() {
+            Chat => Some(openai_chat::write::insert_parts_before(json, message, parts)),
+            Messages | Items | Contents => None,
+        }
+    }
+
+    /// Writes the content of the result at `result` as a text, if it is data that no server of the format takes.
+    pub(crate) fn set_data_as_text(self, json: Json<'_>, result: Span) -> Option<Edit> {
+        match self.history() {
+            Chat => openai_chat::write::set_data_as_text(json, result),
+            Messages | Items | Contents => None,
         }
     }
 
     /// Writes a message of the user or the assistant with `parts`, in formats whose results are parts.
     pub(crate) fn write_message(self, of_user: bool, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
-        let start = match (self, of_user) {
-            (Self::Gemini, true) => r#"{"role":"user","parts":"#,
-            (Self::Gemini, false) => r#"{"role":"model","parts":"#,
-            (_, true) => r#"{"role":"user","content":"#,
-            (_, false) => r#"{"role":"assistant","content":"#,
+        let start = match (self.history(), of_user) {
+            (Contents, true) => r#"{"role":"user","parts":"#,
+            (Contents, false) => r#"{"role":"model","parts":"#,
+            (Messages | Chat | Items, true) => r#"{"role":"user","content":"#,
+            (Messages | Chat | Items, false) => r#"{"role":"assistant","content":"#,
         };
         json::enclose(start, json::write_list(parts), "}")
     }
 
     /// Replaces the parts of the message at `message`.
     pub(crate) fn set_parts(self, json: Json<'_>, message: Span, parts: Vec<Vec<Piece>>) -> Edit {
-        let key = if self == Self::Gemini { "parts" } else { "content" };
+        let key = match self.history() {
+            Contents => "parts",
+            Messages | Chat | Items => "content",
+        };
         json.set_member(message, key, json::write_list(parts))
     }
 
     /// Writes the answer of the remote call `id` as a message that precedes all others.
     pub(crate) fn write_remote_answer(self, id: &str, text: &'static str) -> Vec<Piece> {
         let id = Piece::Made(json::quote_string(id));
-        match self {
-            Self::OpenAiResponses => openai_responses::write::write_remote_answer(id, text),
+        match self.history() {
+            Items => openai_responses::write::write_remote_answer(id, text),
             // Only Anthropic: the other two have no remote calls that a refusal could name.
-            Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
+            Messages | Chat | Contents => {
                 self.write_message(true, vec![anthropic::write::write_placeholder(id, None, text)])
             }
         }
@@ -264,10 +398,10 @@ impl Format {
 
     /// Inserts messages before a history that is a plain string. `None` if the format has no such body.
     pub(crate) fn insert_before_text(self, json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
-        match self {
+        match self.history() {
             // Without messages the string stays: a needless list would change bytes that are cached.
-            Self::OpenAiResponses if !front.is_empty() => openai_responses::write::insert_before_text(json, front),
-            _ => None,
+            Items if !front.is_empty() => openai_responses::write::insert_before_text(json, front),
+            Messages | Chat | Items | Contents => None,
         }
     }
 
@@ -275,18 +409,20 @@ impl Format {
     ///
     /// `None` if the format has no such option, or the body sets it already.
     pub(crate) fn drop_bound_thinking(self, json: Json<'_>) -> Option<Edit> {
-        match self {
-            Self::Anthropic => anthropic::write::drop_bound_thinking(json),
-            Self::OpenAiChat | Self::OpenAiResponses | Self::Gemini => None,
+        match self.history() {
+            Messages => anthropic::write::drop_bound_thinking(json),
+            Chat | Items | Contents => None,
         }
     }
 
-    /// Writes a user message with one constant text.
-    pub(crate) fn write_text_message(self, text: &'static str) -> Vec<Piece> {
-        let (before, after) = match self {
-            Self::Gemini => (r#"{"role":"user","parts":[{"text":""#, r#""}]}"#),
+    /// Writes a message of the user or the assistant with one constant text.
+    pub(crate) fn write_text_message(self, of_user: bool, text: &'static str) -> Vec<Piece> {
+        let (before, after) = match (self.history(), of_user) {
+            (Contents, true) => (r#"{"role":"user","parts":[{"text":""#, r#""}]}"#),
+            (Contents, false) => (r#"{"role":"model","parts":[{"text":""#, r#""}]}"#),
             // A Responses item without a type is a message in this very form.
-            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => (r#"{"role":"user","content":""#, r#""}"#),
+            (Messages | Chat | Items, true) => (r#"{"role":"user","content":""#, r#""}"#),
+            (Messages | Chat | Items, false) => (r#"{"role":"assistant","content":""#, r#""}"#),
         };
         json::enclose(before, vec![Piece::Constant(text)], after)
     }

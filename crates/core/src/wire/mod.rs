@@ -1,7 +1,7 @@
 //! The wire formats: reading a request body, writing one block, watching a response.
 //!
-//! Each format has a folder with the same files in the same order. The choice among the formats is made in [`Format`]
-//! and [`Wire`] alone.
+//! Each format has a folder with the same files in the same order. Formats whose histories have one shape share the
+//! reader and the writer, and have rules and watchers of their own. Every choice names every format, or every shape.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -42,8 +42,8 @@ pub(crate) use content::{media_label, user_media};
 pub use detect::{Undetected, detect_wire, is_message, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
-pub(crate) use format::AnsweredCall;
 pub use format::Format;
+pub(crate) use format::{AnsweredCall, HistoryShape};
 pub use item_chain::{CHAIN_BYTES, ChainItem, ContinuedBody, ItemChain, UnjoinedItems, remove_previous_id};
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
@@ -51,7 +51,7 @@ pub use refusal::{
     FoundRefusal, MASKED_BYTES_MAX, REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts,
     RowFault, RowTexts, names_history,
 };
-pub(crate) use signatures::{remove_gemini_signature, thinking_signature, verifies_signatures};
+pub(crate) use signatures::{remove_gemini_signature, thinking_signature, thinking_text, verifies_signatures};
 pub use thinking_switch::is_thinking_off;
 pub use unreadable::Unreadable;
 
@@ -114,11 +114,11 @@ impl Wire {
     ///
     /// Values that are skipped are not validated. Callers that edit the body use [`json::validate`] first.
     pub fn read(self, body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
-        let read = match self.format {
-            Format::Anthropic => anthropic::read_body(body),
-            Format::OpenAiChat => openai_chat::read_body(body),
-            Format::OpenAiResponses => openai_responses::read_body(body, self.dialect),
-            Format::Gemini => gemini::read_body(body),
+        let read = match self.format.history() {
+            HistoryShape::Messages => anthropic::read_body(body),
+            HistoryShape::Chat => openai_chat::read_body(body),
+            HistoryShape::Items => openai_responses::read_body(body, self.dialect),
+            HistoryShape::Contents => gemini::read_body(body),
         };
         // The walk cannot tell a wrong shape from broken JSON; only a failed read pays for the full parse.
         read.or_else(|unreadable| json::validate(body).and(Err(unreadable)))

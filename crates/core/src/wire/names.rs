@@ -78,3 +78,15 @@ impl FromStr for Wire {
         found.map(|(_, wire)| *wire).ok_or(UnknownWire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_the_name_of_its_author() {
+        for format in Format::ALL {
+            assert_eq!(format.label().parse(), Ok(Wire::new(format, Dialect::Standard)));
+        }
+    }
+}

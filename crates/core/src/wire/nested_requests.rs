@@ -3,7 +3,7 @@
 use crate::{
     splice::Span,
     wire::{
-        Format, Unreadable,
+        Format, HistoryShape, Unreadable,
         json::{Json, JsonKind},
     },
 };
@@ -35,9 +35,9 @@ pub(super) fn find_requests(format: Format, body: &[u8]) -> Result<Vec<NestedReq
         found: Vec::new(),
     };
     let root = json.root_span()?;
-    match format {
-        Format::Anthropic => found.add_list(root, &["requests"], "params")?,
-        Format::Gemini => {
+    match format.history() {
+        HistoryShape::Messages => found.add_list(root, &["requests"], "params")?,
+        HistoryShape::Contents => {
             // Proto JSON accepts both spellings of a name.
             for key in ["generateContentRequest", "generate_content_request", "request"] {
                 found.add_object(root, key, "");
@@ -49,7 +49,7 @@ pub(super) fn find_requests(format: Format, body: &[u8]) -> Result<Vec<NestedReq
                 found.add_list(root, &path, "request")?;
             }
         }
-        Format::OpenAiChat | Format::OpenAiResponses => {}
+        HistoryShape::Chat | HistoryShape::Items => {}
     }
     Ok(found.found)
 }

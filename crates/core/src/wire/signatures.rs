@@ -1,9 +1,10 @@
 //! Signatures of reasoning: their places in each format, and values that cannot be the provider's own.
 
 use crate::{
+    conversation::Text,
     splice::{Edit, Piece, Span},
     wire::{
-        Dialect, Format, Wire,
+        Dialect, Format, HistoryShape, Wire,
         json::{Json, JsonKind},
     },
     work,
@@ -37,8 +38,11 @@ pub(crate) fn cannot_be_anthropics(json: Json<'_>, signature: Span) -> bool {
 
 /// Returns `true` if the provider verifies the signatures of thinking, so that a foreign one is refused for certain.
 pub(crate) const fn verifies_signatures(wire: Wire) -> bool {
-    // Servers that only speak the format write signatures of their own, or none.
-    matches!(wire.format, Format::Anthropic) && matches!(wire.dialect, Dialect::Standard | Dialect::Bedrock)
+    match wire.format {
+        // Servers that only speak the format write signatures of their own, or none.
+        Format::Anthropic => matches!(wire.dialect, Dialect::Standard | Dialect::Bedrock),
+        Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => false,
+    }
 }
 
 /// Locates the signature, or the encrypted content, of the reasoning at `part`.
@@ -46,11 +50,21 @@ pub(crate) const fn verifies_signatures(wire: Wire) -> bool {
 /// `None` if it has none, and for Chat Completions, whose reasoning is not signed.
 pub(crate) fn thinking_signature(format: Format, json: Json<'_>, part: Span) -> Option<Span> {
     let member = |name: &str| json.member(part, name);
-    match format {
-        Format::Anthropic => member("signature").or_else(|| member("data")),
-        Format::OpenAiResponses => member("encrypted_content").filter(|value| json.kind(*value) == JsonKind::String),
-        Format::Gemini => member("thoughtSignature").or_else(|| member("thought_signature")),
-        Format::OpenAiChat => None,
+    match format.history() {
+        HistoryShape::Messages => member("signature").or_else(|| member("data")),
+        HistoryShape::Items => member("encrypted_content").filter(|value| json.kind(*value) == JsonKind::String),
+        HistoryShape::Contents => member("thoughtSignature").or_else(|| member("thought_signature")),
+        HistoryShape::Chat => None,
+    }
+}
+
+/// Returns the text of the thinking at `part` where thinking without a signature is foreign too: blocks of that kind
+/// differ by their text alone. `None` where only a signature can be foreign.
+pub(crate) fn thinking_text(format: Format, json: Json<'_>, part: Span) -> Option<Text<'_>> {
+    match format.history() {
+        // Anthropic requires a signature, so thinking without one is as foreign as thinking with a wrong one.
+        HistoryShape::Messages => Some(json.member_text(part, "thinking")),
+        HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => None,
     }
 }
 

@@ -20,40 +20,58 @@ pub fn is_thinking_off(format: Format, body: &[u8]) -> bool {
 
 /// Returns `true` if the member `key` at the top of a body turns thinking off.
 fn is_off_switch(json: Json<'_>, format: Format, key: &[u8], value: Span) -> bool {
-    let says = |object: Span, name: &str, wanted: &[u8]| {
-        let found = json.member(object, name);
-        found.is_some_and(|found| json.bytes(found) == wanted || *json.decode_string(found) == *wanted)
-    };
-    match (format, key) {
-        // `generationConfig.thinkingConfig.thinkingBudget: 0` (Gemini API, "Thinking", 2026-11).
-        (Format::Gemini, b"generationConfig" | b"generation_config") => {
-            let config = json.member(value, "thinkingConfig");
-            let config = config.or_else(|| json.member(value, "thinking_config"));
-            config.is_some_and(|config| says(config, "thinkingBudget", b"0") || says(config, "thinking_budget", b"0"))
-        }
-        (Format::Gemini, _) => false,
+    match format {
+        Format::Gemini => is_gemini_switch(json, key, value),
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => is_model_switch(json, key, value),
+    }
+}
+
+/// Reads `generationConfig.thinkingConfig.thinkingBudget: 0` (Gemini API, "Thinking", 2026-11).
+fn is_gemini_switch(json: Json<'_>, key: &[u8], value: Span) -> bool {
+    if !matches!(key, b"generationConfig" | b"generation_config") {
+        return false;
+    }
+    let config = json.member(value, "thinkingConfig");
+    let config = config.or_else(|| json.member(value, "thinking_config"));
+    config
+        .is_some_and(|config| says(json, config, "thinkingBudget", b"0") || says(json, config, "thinking_budget", b"0"))
+}
+
+/// Reads the switches beside a model's name. Servers of one format take those of another.
+fn is_model_switch(json: Json<'_>, key: &[u8], value: Span) -> bool {
+    match key {
         // Anthropic, DeepSeek ("Thinking mode", 2026-11), Kimi and GLM.
-        (_, b"thinking") => says(value, "type", b"disabled"),
+        b"thinking" => says(json, value, "type", b"disabled"),
         // Qwen (DashScope, "Deep thinking", 2026-11).
-        (_, b"enable_thinking") => json.bytes(value) == b"false",
+        b"enable_thinking" => json.bytes(value) == b"false",
         // OpenAI, xAI, and Gemini through Chat Completions.
-        (_, b"reasoning_effort") => *json.decode_string(value) == *b"none",
+        b"reasoning_effort" => *json.decode_string(value) == *b"none",
         // OpenRouter, "Reasoning tokens", and OpenAI Responses.
-        (_, b"reasoning") => says(value, "enabled", b"false") || says(value, "effort", b"none"),
+        b"reasoning" => says(json, value, "enabled", b"false") || says(json, value, "effort", b"none"),
         // vLLM and SGLang, for Qwen and for DeepSeek.
-        (_, b"chat_template_kwargs") => says(value, "enable_thinking", b"false") || says(value, "thinking", b"false"),
+        b"chat_template_kwargs" => {
+            says(json, value, "enable_thinking", b"false") || says(json, value, "thinking", b"false")
+        }
         // Gemini through Chat Completions: `extra_body.google.thinking_config.thinking_budget: 0`.
-        (_, b"extra_body" | b"google") => {
+        b"extra_body" | b"google" => {
             let google = if key == b"google" {
                 Some(value)
             } else {
                 json.member(value, "google")
             };
             let config = google.and_then(|google| json.member(google, "thinking_config"));
-            config.is_some_and(|config| json.kind(config) == JsonKind::Object && says(config, "thinking_budget", b"0"))
+            config.is_some_and(|config| {
+                json.kind(config) == JsonKind::Object && says(json, config, "thinking_budget", b"0")
+            })
         }
         _ => false,
     }
+}
+
+/// Returns `true` if the member `name` of `object` is `wanted`, as a text or as another value.
+fn says(json: Json<'_>, object: Span, name: &str, wanted: &[u8]) -> bool {
+    let found = json.member(object, name);
+    found.is_some_and(|found| json.bytes(found) == wanted || *json.decode_string(found) == *wanted)
 }
 
 #[cfg(test)]

@@ -47,11 +47,6 @@ pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&
     blocks
 }
 
-/// Writes a text block around a JSON string of the body.
-pub(crate) fn write_text_block(string: Span) -> Vec<Piece> {
-    json::enclose(Format::Anthropic.text_block_start(), vec![Piece::Original(string)], "}")
-}
-
 /// Sets a text as the content of the error result at `span`.
 pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
     json.set_member(span, "content", json::constant_string(text))

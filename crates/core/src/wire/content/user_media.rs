@@ -4,7 +4,7 @@ use super::blocks::read_image_block;
 use crate::{
     splice::Span,
     wire::{
-        Format,
+        Format, HistoryShape,
         json::{Json, JsonKind},
     },
 };
@@ -55,21 +55,23 @@ pub(crate) fn media_label(json: Json<'_>, block: Span) -> Option<String> {
 
 fn media_block(format: Format, json: Json<'_>, block: Span) -> Option<String> {
     if let Some((media, data)) = read_image_block(json, block) {
-        return Some(match format {
-            Format::Anthropic => {
+        return Some(match format.history() {
+            HistoryShape::Messages => {
                 format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"{media}","data":"{data}"}}}}"#)
             }
-            Format::OpenAiChat => {
+            HistoryShape::Chat => {
                 format!(r#"{{"type":"image_url","image_url":{{"url":"data:{media};base64,{data}"}}}}"#)
             }
-            Format::OpenAiResponses => {
+            HistoryShape::Items => {
                 format!(r#"{{"type":"input_image","image_url":"data:{media};base64,{data}"}}"#)
             }
-            Format::Gemini => format!(r#"{{"inlineData":{{"mimeType":"{media}","data":"{data}"}}}}"#),
+            HistoryShape::Contents => format!(r#"{{"inlineData":{{"mimeType":"{media}","data":"{data}"}}}}"#),
         });
     }
-    // Only Messages has blocks of this form.
-    let is_own = format == Format::Anthropic && is_anthropic_document(json, block);
+    let is_own = match format.history() {
+        HistoryShape::Messages => is_anthropic_document(json, block),
+        HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => false,
+    };
     is_own.then(|| String::from_utf8_lossy(json.bytes(block)).into_owned())
 }
 

@@ -89,10 +89,9 @@ pub(crate) enum EventActivity {
 impl Facts {
     /// Returns `true` if an answer of this format may end here.
     ///
-    /// That is after the mark of its end. For Chat Completions a stop reason is enough, since not every server writes
-    /// `[DONE]`.
+    /// That is after the mark of its end, or where not every server writes one, after a stop reason.
     pub fn is_complete(&self, format: Format) -> bool {
-        self.terminal || (format == Format::OpenAiChat && self.stop.is_some())
+        self.terminal || (format.may_end_unmarked() && self.stop.is_some())
     }
 
     /// Returns `true` if anything in the answer belongs to its format.

@@ -182,7 +182,7 @@ pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
 ///
 /// `Missing required parameter: 'messages[2].content[0].type'.` (langchain-ai/langchainjs#11092, 2026-06), `Input should
 /// be a valid dictionary` (NousResearch/hermes-agent#48244, 2026-06).
-pub(crate) fn is_data(json: Json<'_>, content: Span) -> bool {
+pub(super) fn is_data(json: Json<'_>, content: Span) -> bool {
     match json.kind(content) {
         JsonKind::Object => true,
         JsonKind::Array => {

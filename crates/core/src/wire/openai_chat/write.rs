@@ -5,6 +5,7 @@ use crate::{
     wire::{
         Format,
         json::{self, Json, JsonKind},
+        openai_chat::read::is_data,
         quote::{QuotedPiece, quote_result},
     },
 };
@@ -29,28 +30,19 @@ fn write_tool_message(id: Piece, content: Vec<Piece>) -> Vec<Piece> {
     pieces
 }
 
-/// Writes a message of the assistant with one constant text.
-pub(crate) fn write_assistant_text(text: &'static str) -> Vec<Piece> {
-    json::enclose(
-        r#"{"role":"assistant","content":""#,
-        vec![Piece::Constant(text)],
-        r#""}"#,
-    )
-}
-
 /// Writes a result as a user message.
 pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     let mut quoted = quote_content(json, result, id, name);
     // Without an image or file a plain string is enough, which every server takes.
     let content = match quoted.as_mut_slice() {
         [QuotedPiece::Text(string)] => std::mem::take(string),
-        _ => json::enclose("[", write_parts(quoted), "]"),
+        _ => json::write_list(write_parts(quoted)),
     };
     json::enclose(r#"{"role":"user","content":"#, content, "}")
 }
 
-/// Writes a result as content parts, joined by commas.
-pub(crate) fn write_quote_parts(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+/// Writes a result as content parts.
+pub(crate) fn write_quote_parts(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
     write_parts(quote_content(json, result, id, name))
 }
 
@@ -58,19 +50,19 @@ fn quote_content(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> 
     quote_result(json, id, name, json.member(result, "content"), &CARRIED_TYPES)
 }
 
-fn write_parts(quoted: Vec<QuotedPiece>) -> Vec<Piece> {
+fn write_parts(quoted: Vec<QuotedPiece>) -> Vec<Vec<Piece>> {
     let parts = quoted.into_iter().map(|piece| piece.into_block(Format::OpenAiChat));
-    json::join_elements(parts.collect())
+    parts.collect()
 }
 
 /// Inserts content parts before the content of the message at `span`.
-pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
+pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, mut front: Vec<Vec<Piece>>) -> Edit {
     let content = json
         .member(span, "content")
         .map(|content| (content, json.kind(content)));
     match content {
         Some((content, JsonKind::Array)) => {
-            let mut pieces = front;
+            let mut pieces = json::join_elements(front);
             if !json.is_empty(content) {
                 pieces.push(Piece::Constant(","));
             }
@@ -82,11 +74,12 @@ pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, front: Vec<Piece>)
         // The string becomes a part in a list; its own bytes do not change.
         Some((content, JsonKind::String)) => {
             let part = QuotedPiece::Text(vec![Piece::Original(content)]).into_block(Format::OpenAiChat);
-            let pieces = json::write_list(vec![front, part]);
+            front.push(part);
+            let pieces = json::write_list(front);
             Edit { span: content, pieces }
         }
         // Null or missing content has nothing to preserve.
-        _ => json.set_member(span, "content", json::enclose("[", front, "]")),
+        _ => json.set_member(span, "content", json::write_list(front)),
     }
 }
 
@@ -98,6 +91,16 @@ pub(crate) fn set_content_as_text(json: Json<'_>, span: Span) -> Option<Edit> {
         span: content,
         pieces: vec![Piece::Made(json::quote_string(text))],
     })
+}
+
+/// Writes the content of the result at `span` as a text, if it is data that no server takes.
+pub(crate) fn set_data_as_text(json: Json<'_>, span: Span) -> Option<Edit> {
+    let content = json.member(span, "content")?;
+    if is_data(json, content) {
+        set_content_as_text(json, span)
+    } else {
+        None
+    }
 }
 
 /// Removes an empty `tool_calls` list (`Invalid 'messages[2].tool_calls': empty array`).

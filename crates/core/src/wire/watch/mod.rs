@@ -245,9 +245,9 @@ impl Watcher {
     }
 }
 
-/// Returns `true` if later events must not change the facts. Gemini's candidates end one by one.
+/// Returns `true` if later events must not change the facts.
 fn has_ended(format: Option<Format>, facts: &Facts) -> bool {
-    facts.terminal && format != Some(Format::Gemini)
+    facts.terminal && !format.is_some_and(Format::goes_on_after_end)
 }
 
 #[cfg(test)]
