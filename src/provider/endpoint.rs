@@ -164,6 +164,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_next_turn_of_every_format_has_a_known_path() {
+        for format in Format::ALL {
+            let path = next_turn_path(format, "m");
+            let found = wire_of(&path, ProviderKind::Compatible).map(|wire| wire.format);
+            assert_eq!(found, Some(format), "{path}");
+            assert!(HISTORY_SUFFIXES.iter().any(|end| path.ends_with(end)), "{path}");
+            assert!(template::find_template(&path).is_some(), "{path}");
+        }
+    }
+
+    #[test]
     fn a_path_may_name_the_model_and_ask_for_a_stream() {
         for (path, model, stream) in [
             ("/v1/messages", None, false),

@@ -146,15 +146,18 @@ impl ProviderKind {
         let dialect = match (self, format) {
             // Google's rules are the same on every host.
             (_, Format::Gemini)
-            | (Self::Anthropic | Self::OpenAi | Self::Azure, _)
+            | (
+                Self::Anthropic | Self::OpenAi | Self::Azure,
+                Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses,
+            )
             | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
             (Self::Bedrock, Format::Anthropic) => Dialect::Bedrock,
-            (Self::DeepSeek, _) => Dialect::DeepSeek,
+            (Self::DeepSeek, Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses) => Dialect::DeepSeek,
             (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,
             (Self::Xai, Format::OpenAiChat) => Dialect::Xai,
             (Self::MiniMax, Format::Anthropic | Format::OpenAiChat) => Dialect::MiniMax,
             // Nothing is known about such a server beyond the format.
-            _ => Dialect::Compatible,
+            (_, Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses) => Dialect::Compatible,
         };
         Wire { format, dialect }
     }

@@ -3,7 +3,7 @@
 use http::uri::PathAndQuery;
 
 use super::{ModelOperation, ProviderKind, ServerHash, Upstream, endpoint, template};
-use crate::wire::{Format, Wire};
+use crate::wire::Wire;
 
 /// The target of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,7 @@ impl Route<'_> {
     /// Returns `true` if the head of a stream comes at once. Anthropic and OpenAI do so for Messages and Responses.
     /// Other servers of these formats read the whole prompt first.
     pub fn sends_head_at_once(&self) -> bool {
-        let format = self.wire.map(|wire| wire.format);
-        let at_once = matches!(format, Some(Format::Anthropic | Format::OpenAiResponses));
+        let at_once = self.wire.is_some_and(|wire| wire.format.sends_head_at_once());
         matches!(self.upstream.kind, ProviderKind::Anthropic | ProviderKind::OpenAi) && at_once
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     profiles::Profiles,
     recall::{AnswerStore, ContinuityScope},
     repair::{CallKey, CarriedIdentity, ContinuityKind},
-    wire::{Format, Wire, watch::Facts},
+    wire::{Wire, watch::Facts},
 };
 
 /// The owner of the values of one exchange, apart from the organisation, which may differ between attempts.
@@ -76,11 +76,11 @@ impl AnswerNote {
     /// Returns the key of the answer's first call.
     fn call_key(&self, facts: &Facts) -> Option<CallKey> {
         let call = facts.carried.call()?;
-        let is_anthropic = self.owner.wire.format == Format::Anthropic;
+        let has_reusable_ids = self.owner.wire.format.has_reusable_ids();
         let identity = CarriedIdentity {
             id: &call.id,
             tool: &call.name,
-            input: (!is_anthropic).then_some(&call.arguments),
+            input: has_reusable_ids.then_some(&call.arguments),
             before: self.before,
             lane: self.owner.lane,
         };

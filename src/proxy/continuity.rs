@@ -21,7 +21,7 @@ use crate::{
         continuity_gaps, fill_gaps, last_message_hash, parse,
     },
     telemetry::Telemetry,
-    wire::{Format, Wire, is_thinking_off},
+    wire::{Wire, is_thinking_off},
 };
 
 /// A value with its name.
@@ -113,8 +113,8 @@ impl RequestContinuity {
         // Nothing is stored for callers without a credential, which anyone may be.
         let is_known = path.settings.policy.continuity && context.caller.is_authenticated();
         let model = context.model.filter(|_| is_known && !kinds.is_empty())?;
-        // Ids of this format are never reusable, so nothing needs the hash.
-        let needs_hash = wire.format != Format::Anthropic && route.asks_for_turn();
+        // An id that no other call has needs no hash.
+        let needs_hash = wire.format.has_reusable_ids() && route.asks_for_turn();
         let last_message = needs_hash
             .then(|| catch_core_panic(|| last_message_hash(paired)))
             .flatten();

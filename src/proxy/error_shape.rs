@@ -14,14 +14,22 @@ const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Returns the shape for a route.
 pub(super) fn shape_for_route(route: &Route<'_>) -> ErrorShape {
-    let (kind, format) = (route.upstream.kind, route.wire.map(|wire| wire.format));
-    match (kind, format) {
+    let by_format = |otherwise| {
+        let path = route.target.path();
+        route.wire.map_or(otherwise, |wire| wire.format.error_shape(path))
+    };
+    match route.upstream.kind {
         // Bedrock's SDKs read Amazon's errors, whatever the format of the model.
-        (ProviderKind::Bedrock, _) => ErrorShape::Bedrock,
-        (_, Some(format)) => format.error_shape(route.target.path()),
-        (ProviderKind::Anthropic, None) => ErrorShape::Anthropic,
-        (ProviderKind::Gemini | ProviderKind::Vertex, None) => ErrorShape::Gemini,
-        _ => ErrorShape::OpenAi,
+        ProviderKind::Bedrock => ErrorShape::Bedrock,
+        ProviderKind::Anthropic => by_format(ErrorShape::Anthropic),
+        ProviderKind::Gemini | ProviderKind::Vertex => by_format(ErrorShape::Gemini),
+        ProviderKind::OpenAi
+        | ProviderKind::Azure
+        | ProviderKind::DeepSeek
+        | ProviderKind::Mistral
+        | ProviderKind::Xai
+        | ProviderKind::MiniMax
+        | ProviderKind::Compatible => by_format(ErrorShape::OpenAi),
     }
 }
 

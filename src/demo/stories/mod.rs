@@ -65,10 +65,10 @@ async fn send_without(stage: &Stage, format: Format, headers: Headers<'_>, body:
 
 /// Sends a request through the proxy, which should be answered.
 async fn send_with(stage: &Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
-    let name = if format == Format::Anthropic {
-        "anthropic"
-    } else {
-        "openai"
+    let name = match format {
+        Format::Anthropic => "anthropic",
+        Format::OpenAiChat | Format::OpenAiResponses => "openai",
+        Format::Gemini => "gemini",
     };
     let path = format!("/{name}{}", next_turn_path(format, "demo"));
     Ask::post(stage.proxy_at, &path, headers, body).send().await

@@ -75,11 +75,13 @@ impl<'a> GrowingLog<'a> {
     async fn send_with(&mut self, message: Value) -> io::Result<Answer> {
         self.messages.push(message);
         let mut body = json!({"model": self.agent.model, "messages": self.messages});
-        if self.agent.format == Format::Anthropic {
-            body["max_tokens"] = 64.into();
-        } else {
-            let function = json!({"name": "read_file", "parameters": {"type": "object"}});
-            body["tools"] = json!([{"type": "function", "function": function}]);
+        match self.agent.format {
+            Format::Anthropic => body["max_tokens"] = 64.into(),
+            // No agent of the others has such a conversation.
+            Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => {
+                let function = json!({"name": "read_file", "parameters": {"type": "object"}});
+                body["tools"] = json!([{"type": "function", "function": function}]);
+            }
         }
         let (body, session) = (body.to_string(), &self.session);
         Box::pin(self.agent.send_body(self.stage, session, &body, None)).await

@@ -30,7 +30,9 @@ pub(super) fn call_id(format: Format, number: usize, index: usize) -> String {
     let hash = hash.as_str();
     match format {
         Format::Anthropic => format!("toolu_01{}", hash.get(..22).unwrap_or_default()),
-        _ => format!("call_{}", hash.get(..24).unwrap_or_default()),
+        Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => {
+            format!("call_{}", hash.get(..24).unwrap_or_default())
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     ledger::RecordName,
     provider::Route,
     recall::{ObjectOwners, ObjectScope},
-    wire::{Format, watch::TEXT_BYTES_MAX},
+    wire::watch::TEXT_BYTES_MAX,
 };
 use in_answer::{DescriptionReader, MentionReader};
 use in_body::ids_in_body;
@@ -188,7 +188,7 @@ impl ObjectNote {
             upstream: route.upstream.name.clone(),
             profile: profile.to_owned(),
             reader,
-            stores_answer: stores_answer && route.wire.is_some_and(|wire| wire.format == Format::OpenAiResponses),
+            stores_answer: stores_answer && route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         })
     }
 

@@ -21,7 +21,7 @@ use crate::{
     recall::LedgerBudget,
     repair::{Mode, OnForeignThinking, parse},
     session::body_user,
-    wire::{Format, Unreadable, Wire},
+    wire::{Unreadable, Wire},
 };
 
 /// The removal of dead ids from the body of one request.
@@ -71,7 +71,7 @@ impl DeadIdRemoval<'_> {
         let path = self.path;
         // In most processes no id was ever refused, so most bodies are not searched.
         let is_possible = path.facts.knows_dead_responses()
-            && self.wire.format == Format::OpenAiResponses
+            && self.wire.format.continues_by_id()
             && path.settings.policy.foreign_thinking == OnForeignThinking::Remove;
         if !is_possible {
             return None;
@@ -126,8 +126,7 @@ impl DeadIdRemoval<'_> {
         // The bytes are not the client's, even if nothing else is repaired.
         outgoing.is_decoded |= removed_id.is_some();
         let context = &outgoing.context;
-        let gets_id =
-            self.wire.format == Format::OpenAiResponses && self.route.asks_for_turn() && !context.is_compaction;
+        let gets_id = self.wire.format.continues_by_id() && self.route.asks_for_turn() && !context.is_compaction;
         // Nothing is stored for callers without a credential, which anyone may be.
         let is_watched = removed_id.is_some() || (gets_id && context.caller.is_authenticated());
         let Some(body) = decoded.as_ref().ok().filter(|_| is_watched) else {
