@@ -36,7 +36,7 @@ pub fn body(feed: &mut Feed<'_>, format: Format) -> Vec<u8> {
     while !feed.is_empty() && messages.len() < MESSAGES_MAX {
         messages.push(match format {
             Format::Anthropic => anthropic(feed),
-            _ => chat(feed),
+            Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => chat(feed),
         });
     }
     members.push(("messages", list(&messages)));

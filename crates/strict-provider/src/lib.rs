@@ -40,6 +40,17 @@ pub enum Format {
     Gemini,
 }
 
+#[cfg(feature = "server")]
+impl Format {
+    /// Returns `true` if answers are stored, and requests may continue from them by their id.
+    const fn continues_by_id(self) -> bool {
+        match self {
+            Self::Responses => true,
+            Self::Messages | Self::Chat | Self::Gemini => false,
+        }
+    }
+}
+
 /// The provider whose reading of a format is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

@@ -306,7 +306,10 @@ impl Provider {
             return Reply::Text("I hear you.".to_owned());
         }
         let (number, run) = (state.answers + 1, &self.inner.settings.run);
-        let prefix = if format == Format::Messages { "toolu" } else { "call" };
+        let prefix = match format {
+            Format::Messages => "toolu",
+            Format::Chat | Format::Responses | Format::Gemini => "call",
+        };
         model::next_reply(format, body, &|| format!("{prefix}_{run}{number:06}"))
     }
 
@@ -329,12 +332,14 @@ impl Provider {
         let dialect = listed.into_iter().next().unwrap_or(Dialect::Author);
         judge::judge_with(endpoint.format, dialect, &rules, &self.state().memory, body)?;
         self.judge_open_response(body)?;
-        if !self.inner.settings.binds_thinking || endpoint.format != Format::Messages {
-            return Ok(());
+        match endpoint.format {
+            Format::Messages if self.inner.settings.binds_thinking => {
+                let betas = headers.get_all("anthropic-beta").iter();
+                let mut betas = betas.filter_map(|value| value.to_str().ok());
+                binding::check(body, betas.any(|value| value.contains(binding::CONTROLS)))
+            }
+            Format::Messages | Format::Chat | Format::Responses | Format::Gemini => Ok(()),
         }
-        let betas = headers.get_all("anthropic-beta").iter();
-        let mut betas = betas.filter_map(|value| value.to_str().ok());
-        binding::check(body, betas.any(|value| value.contains(binding::CONTROLS)))
     }
 
     /// Requires results for the calls of the response that the body continues from.
@@ -362,7 +367,7 @@ impl Provider {
         let number = self.state().answers + 1;
         let model = endpoint.model.or_else(|| body.get("model").and_then(Value::as_str));
         let streams = body.get("stream").and_then(Value::as_bool).unwrap_or(false);
-        if format == Format::Responses && !reply.calls().is_empty() {
+        if format.continues_by_id() && !reply.calls().is_empty() {
             self.remember_calls(self.response_id(number), reply);
         }
         let thought = self.think(format, number);
@@ -434,7 +439,7 @@ impl Provider {
         for call in reply.calls() {
             state.memory.add_cached(&call.id);
         }
-        if format == Format::Responses && body.get("store") != Some(&Value::Bool(false)) {
+        if format.continues_by_id() && body.get("store") != Some(&Value::Bool(false)) {
             state.memory.add_response(&self.response_id(number));
         }
     }

@@ -30,27 +30,33 @@ struct Author {
 /// Returns a conversation that the wire's provider accepts.
 pub fn healthy(seed: u64, wire: Wire) -> Conversation {
     let mut rng = Rng::new(seed);
-    let model = match (wire.format, wire.dialect) {
-        (_, Dialect::DeepSeek) => "DeepSeek-V4.1-Flash",
-        (Format::Anthropic, _) => "claude-opus-4-5",
-        (Format::OpenAiChat, _) => "gpt-4.1",
-        (Format::OpenAiResponses, _) => "gpt-5",
+    let model = match wire.format {
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses if wire.dialect == Dialect::DeepSeek => {
+            "DeepSeek-V4.1-Flash"
+        }
+        Format::Anthropic => "claude-opus-4-5",
+        Format::OpenAiChat => "gpt-4.1",
+        Format::OpenAiResponses => "gpt-5",
         // The seed itself also selects the wire, so its remainders are not independent of the format.
-        (Format::Gemini, _) if (seed / 7).is_multiple_of(3) => "gemini-2.5-pro",
-        (Format::Gemini, _) => "gemini-3-pro-preview",
+        Format::Gemini if (seed / 7).is_multiple_of(3) => "gemini-2.5-pro",
+        Format::Gemini => "gemini-3-pro-preview",
     };
     let mut style = Style::random(&mut rng);
-    let responses = wire.format == Format::OpenAiResponses;
-    if responses || wire.format == Format::Gemini {
-        style.ids = rng.chance(50);
+    let mut held = false;
+    match wire.format {
+        Format::Anthropic | Format::OpenAiChat => {}
+        Format::OpenAiResponses => {
+            style.ids = rng.chance(50);
+            held = wire.dialect != Dialect::DeepSeek && rng.chance(10);
+        }
+        Format::Gemini => {
+            style.ids = rng.chance(50);
+            style.snake = rng.chance(20);
+            style.wrap = rng
+                .chance(15)
+                .then(|| *rng.pick(&["request", "generateContentRequest"]));
+        }
     }
-    if wire.format == Format::Gemini {
-        style.snake = rng.chance(20);
-        style.wrap = rng
-            .chance(15)
-            .then(|| *rng.pick(&["request", "generateContentRequest"]));
-    }
-    let held = responses && wire.dialect != Dialect::DeepSeek && rng.chance(10);
     let talk = Conversation {
         wire,
         model,
@@ -99,9 +105,12 @@ pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
         talk: talk.clone(),
         ids,
     };
-    // Gemini accepts no call after another model message.
     let last = author.talk.messages.last().map(|message| message.role);
-    let able = author.talk.wire.format != Format::Gemini || last != Some(Role::Assistant);
+    let able = match author.talk.wire.format {
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => true,
+        // Gemini accepts no call after another model message.
+        Format::Gemini => last != Some(Role::Assistant),
+    };
     if able && author.rng.chance(40) {
         author.round();
     }
@@ -130,11 +139,13 @@ impl Author {
     fn id(&mut self) -> String {
         self.ids += 1;
         let number = self.rng.next() % 0x1_0000_0000;
-        match (self.talk.wire.format, self.talk.wire.dialect) {
-            (_, Dialect::Mistral) => format!("{:04x}{:05}", number % 0xffff, self.ids % 100_000),
-            (Format::Anthropic, _) => format!("toolu_{number:08x}{:04}", self.ids),
-            (Format::OpenAiChat | Format::OpenAiResponses, _) => format!("call_{number:08x}{:04}", self.ids),
-            (Format::Gemini, _) => format!("fc-{number:08x}{:04}", self.ids),
+        match self.talk.wire.format {
+            Format::OpenAiChat if self.talk.wire.dialect == Dialect::Mistral => {
+                format!("{:04x}{:05}", number % 0xffff, self.ids % 100_000)
+            }
+            Format::Anthropic => format!("toolu_{number:08x}{:04}", self.ids),
+            Format::OpenAiChat | Format::OpenAiResponses => format!("call_{number:08x}{:04}", self.ids),
+            Format::Gemini => format!("fc-{number:08x}{:04}", self.ids),
         }
     }
 
@@ -163,10 +174,11 @@ impl Author {
     }
 
     fn thinking(&mut self, blocks: &mut Vec<Block>) {
-        if self.talk.wire.format == Format::OpenAiChat && self.talk.wire.dialect != Dialect::DeepSeek {
-            return;
-        }
-        if self.rng.chance(25) {
+        let able = match self.talk.wire.format {
+            Format::OpenAiChat => self.talk.wire.dialect == Dialect::DeepSeek,
+            Format::Anthropic | Format::OpenAiResponses | Format::Gemini => true,
+        };
+        if able && self.rng.chance(25) {
             let thought = self.words("thought");
             blocks.push(Block::Thinking(thought));
             if self.talk.wire.dialect == Dialect::Standard && self.rng.chance(20) {
@@ -196,8 +208,11 @@ impl Author {
         let input = if kind == CallKind::Function { input } else { text(&path) };
         let name = match kind {
             CallKind::Function => *self.rng.pick(&TOOLS),
-            CallKind::Custom if self.talk.wire.format == Format::OpenAiChat => *self.rng.pick(&TOOLS),
-            CallKind::Custom | CallKind::Patch => "apply_patch",
+            CallKind::Custom => match self.talk.wire.format {
+                Format::OpenAiChat => *self.rng.pick(&TOOLS),
+                Format::Anthropic | Format::OpenAiResponses | Format::Gemini => "apply_patch",
+            },
+            CallKind::Patch => "apply_patch",
             CallKind::Shell => "shell",
             CallKind::LocalShell => "local_shell",
         };
@@ -241,7 +256,7 @@ impl Author {
             // DeepSeek knows no other kinds.
             (Format::OpenAiResponses, Dialect::DeepSeek) => &[CallKind::Custom],
             (Format::OpenAiResponses, _) => &[CallKind::Custom, CallKind::Patch, CallKind::Shell, CallKind::LocalShell],
-            _ => return CallKind::Function,
+            (Format::Anthropic | Format::OpenAiChat | Format::Gemini, _) => return CallKind::Function,
         };
         if self.rng.chance(30) {
             *self.rng.pick(kinds)
@@ -301,8 +316,13 @@ impl Author {
 
     /// Adds a server tool's call and result.
     fn search(&mut self, blocks: &mut Vec<Block>) {
-        let able = matches!(self.talk.wire.dialect, Dialect::Standard | Dialect::Compatible);
-        if self.talk.wire.format != Format::OpenAiChat && able {
+        let able = match self.talk.wire.format {
+            Format::OpenAiChat => false,
+            Format::Anthropic | Format::OpenAiResponses | Format::Gemini => {
+                matches!(self.talk.wire.dialect, Dialect::Standard | Dialect::Compatible)
+            }
+        };
+        if able {
             self.ids += 1;
             let id = format!("srvtoolu_{:04}", self.ids);
             let query = self.talk.tag("query");

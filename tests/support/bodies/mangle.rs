@@ -202,11 +202,11 @@ fn double_result(talk: &mut Conversation, rng: &mut Rng, different: bool) -> boo
 }
 
 fn gap(talk: &mut Conversation, rng: &mut Rng, role: Role) -> bool {
-    let able = match talk.wire.dialect {
-        Dialect::Standard | Dialect::DeepSeek => true,
-        Dialect::Mistral => false,
-        _ => !talk.anthropic(),
-    } && talk.wire.format != Format::Gemini;
+    let able = match talk.wire.format {
+        Format::Anthropic => matches!(talk.wire.dialect, Dialect::Standard | Dialect::DeepSeek),
+        Format::OpenAiChat | Format::OpenAiResponses => talk.wire.dialect != Dialect::Mistral,
+        Format::Gemini => false,
+    };
     if role == Role::System && !able {
         return false;
     }
@@ -316,7 +316,7 @@ fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
         (Format::OpenAiChat, Dialect::Standard) => format!("call_{}|fc_{number}", "0123456789".repeat(4)),
         (Format::OpenAiResponses, Dialect::Standard) => format!("call_{}|fc_{number}", "0123456789".repeat(6)),
         (Format::OpenAiChat, Dialect::Mistral) => format!("call_{number}-x"),
-        _ => return false,
+        (Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini, _) => return false,
     };
     rename(talk, &old, &new);
     true
@@ -366,8 +366,11 @@ fn blank(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 fn empty_calls(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let silent = |message: &Message, _: &Block| message.role == Role::Assistant && message.calls().next().is_none();
-    let chat = talk.wire.format == Format::OpenAiChat;
-    let Some((m, _)) = find(talk, rng, silent).filter(|_| chat) else {
+    let able = match talk.wire.format {
+        Format::OpenAiChat => true,
+        Format::Anthropic | Format::OpenAiResponses | Format::Gemini => false,
+    };
+    let Some((m, _)) = find(talk, rng, silent).filter(|_| able) else {
         return false;
     };
     talk.messages[m].empty_calls = true;
@@ -431,7 +434,10 @@ fn server_half(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn wrong_kind(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let able = talk.wire.format == Format::OpenAiResponses;
+    let able = match talk.wire.format {
+        Format::OpenAiResponses => true,
+        Format::Anthropic | Format::OpenAiChat | Format::Gemini => false,
+    };
     let Some((m, b)) = results(talk, rng).filter(|_| able) else {
         return false;
     };
@@ -445,7 +451,10 @@ fn wrong_kind(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn split_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let able = talk.wire.format == Format::Gemini && !talk.signs();
+    let able = match talk.wire.format {
+        Format::Gemini => !talk.signs(),
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => false,
+    };
     let led = |message: &Message, block: &Block| {
         matches!(block, Block::Call { .. }) && !message.thinks() && matches!(message.blocks[0], Block::Text(..))
     };

@@ -204,7 +204,10 @@ impl Block {
 impl Conversation {
     /// Reports whether the format is Anthropic's.
     pub fn anthropic(&self) -> bool {
-        self.wire.format == Format::Anthropic
+        match self.wire.format {
+            Format::Anthropic => true,
+            Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => false,
+        }
     }
 
     /// Returns a text that occurs nowhere else.
@@ -223,7 +226,10 @@ impl Conversation {
 
     /// Reports whether results are parts of a user message instead of messages of their own.
     pub fn joins(&self) -> bool {
-        matches!(self.wire.format, Format::Anthropic | Format::Gemini)
+        match self.wire.format {
+            Format::Anthropic | Format::Gemini => true,
+            Format::OpenAiChat | Format::OpenAiResponses => false,
+        }
     }
 
     /// Reports whether the model signs the first call of each of its messages.

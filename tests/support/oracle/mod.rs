@@ -67,8 +67,9 @@ pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
     let mut histories = top.iter().filter(|(key, _)| keys.contains(&key.as_slice()));
     let (first, second) = (histories.next(), histories.next());
     let lists: Vec<&[u8]> = first.iter().map(|(_, list)| *list).collect();
-    if format == Format::OpenAiResponses && items::are_interactions(&top, &lists) {
-        return None;
+    match format {
+        Format::OpenAiResponses if items::are_interactions(&top, &lists) => return None,
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini => {}
     }
     let Some((_, history)) = first else {
         return Some(Vec::new());
@@ -80,7 +81,7 @@ pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
         // A text, or null; a single content.
         (Format::OpenAiResponses, Some(b'"' | b'n')) | (Format::Gemini, Some(b'{')) => return Some(Vec::new()),
         (Format::OpenAiResponses, first) if first != Some(&b'[') => return None,
-        _ => {}
+        (Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses | Format::Gemini, _) => {}
     }
     let mut shells = items::Shells::default();
     elements(history)?
@@ -106,7 +107,10 @@ impl<'a> Base<'a> {
         let role = match &*string(last(&fields, "role")) {
             b"user" => "user",
             b"assistant" => "assistant",
-            b"tool" if format == Format::OpenAiChat => "tool",
+            b"tool" => match format {
+                Format::OpenAiChat => "tool",
+                Format::Anthropic | Format::OpenAiResponses | Format::Gemini => "system",
+            },
             _ => "system",
         };
         let content = last(&fields, "content").filter(|content| matches!(content.first(), Some(b'[' | b'"')));

@@ -19,13 +19,6 @@ use strict_provider::frames::{chunk_frame, frame};
 
 use crate::support::{bodies::Rng, repository::repository};
 
-const FORMATS: [Format; 4] = [
-    Format::Anthropic,
-    Format::OpenAiChat,
-    Format::OpenAiResponses,
-    Format::Gemini,
-];
-
 struct Story {
     format: Format,
     framing: Framing,
@@ -35,17 +28,19 @@ struct Story {
 
 fn stories() -> Vec<Story> {
     let mut found = Vec::new();
-    for format in FORMATS {
+    for format in Format::ALL {
+        let before = found.len();
         let folder = fs::read_dir(repository("tests/streams").join(format.label())).unwrap();
         let mut files: Vec<PathBuf> = folder.map(|file| file.unwrap().path()).collect();
         files.sort();
         for file in files {
-            let framing = match file.extension().and_then(|kind| kind.to_str()) {
-                Some("sse") => Framing::Events,
-                Some("json") => Framing::Values,
-                Some("eventstream") => Framing::Frames,
+            let content_type = match file.extension().and_then(|kind| kind.to_str()) {
+                Some("sse") => "text/event-stream",
+                Some("json") => "application/json",
+                Some("eventstream") => "application/vnd.amazon.eventstream",
                 _ => continue,
             };
+            let framing = Framing::from_content_type(content_type.as_bytes()).expect(content_type);
             let bytes = fs::read(&file).unwrap();
             found.push(Story {
                 format,
@@ -54,6 +49,9 @@ fn stories() -> Vec<Story> {
                 bytes,
             });
         }
+        // A stream of a framing that the proxy does not know would pass unwatched.
+        let has_stream = found[before..].iter().any(|story: &Story| story.framing.is_stream());
+        assert!(has_stream, "no stream of {} found", format.label());
     }
     assert!(found.len() >= 30, "only {} streams found", found.len());
     found

@@ -47,7 +47,10 @@ pub(super) fn check_arguments(reader: ArgumentReader, calls: &[HistoryCall<'_>])
 }
 
 fn find_flaw(call: &HistoryCall<'_>) -> Option<ArgumentFlaw> {
-    let is_text = matches!(call.format, Format::Chat | Format::Responses);
+    let is_text = match call.format {
+        Format::Chat | Format::Responses => true,
+        Format::Messages | Format::Gemini => false,
+    };
     match call.arguments {
         None | Some(Value::Null) => Some(ArgumentFlaw::Empty),
         Some(Value::String(text)) if is_text => flaw_of_text(text),

@@ -43,7 +43,7 @@ type Words = Option<(String, Option<&'static str>)>;
 fn openai_name(call: &HistoryCall<'_>) -> Words {
     let place = match call.format {
         Format::Chat => format!("{}.function.name", call.place),
-        _ => format!("{}.name", call.place),
+        Format::Messages | Format::Responses | Format::Gemini => format!("{}.name", call.place),
     };
     let length = call.name.chars().count();
     if length == 0 {
@@ -93,18 +93,15 @@ fn bedrock_name(call: &HistoryCall<'_>) -> Words {
 /// Refuses the first id that is `null`, of a call or of a result.
 pub(super) fn check_ids(format: Format, request: &Value, calls: &[HistoryCall<'_>]) -> Verdict {
     let is_null = |id: Option<&Value>| id.is_some_and(Value::is_null);
-    // In the JSON of a protobuf, `null` is the same as a missing member.
-    if format == Format::Gemini {
-        return Ok(());
-    }
+    let key = match format {
+        // In the JSON of a protobuf, `null` is the same as a missing member.
+        Format::Gemini => return Ok(()),
+        Format::Responses => "input",
+        Format::Messages | Format::Chat => "messages",
+    };
     if let Some(call) = calls.iter().find(|call| is_null(call.id)) {
         return Err(refuse_type(format, &call.place, "id"));
     }
-    let key = if format == Format::Responses {
-        "input"
-    } else {
-        "messages"
-    };
     let list = request.get(key).and_then(Value::as_array).into_iter().flatten();
     for (index, value) in list.enumerate() {
         match format {
@@ -122,17 +119,18 @@ pub(super) fn check_ids(format: Format, request: &Value, calls: &[HistoryCall<'_
                     return Err(refuse_type(format, &place, "tool_use_id"));
                 }
             }
-            _ => {}
+            Format::Chat | Format::Responses | Format::Gemini => {}
         }
     }
     Ok(())
 }
 
 fn refuse_type(format: Format, place: &str, key: &str) -> Refusal {
-    let key = if format == Format::Responses { "call_id" } else { key };
-    if format == Format::Messages {
-        return Refusal::plain(format!("{place}.{key}: Input should be a valid string"));
-    }
+    let key = match format {
+        Format::Messages => return Refusal::plain(format!("{place}.{key}: Input should be a valid string")),
+        Format::Responses => "call_id",
+        Format::Chat | Format::Gemini => key,
+    };
     Refusal {
         code: Some("invalid_type"),
         ..Refusal::plain(format!(

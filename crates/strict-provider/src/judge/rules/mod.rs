@@ -221,14 +221,17 @@ pub fn judge_with(
         if let Some(reader) = rules.arguments {
             arguments::check_arguments(reader, &calls)?;
         }
-        if rules.one_output && format == Format::Responses {
-            order::check_outputs(request)?;
-        }
-        if let Some(words) = rules.bridge.filter(|_| format == Format::Chat) {
-            order::check_bridges(words, request)?;
-        }
-        if let Some(words) = rules.no_user.filter(|_| format == Format::Chat) {
-            order::check_users(words, request)?;
+        match format {
+            Format::Responses if rules.one_output => order::check_outputs(request)?,
+            Format::Chat => {
+                rules
+                    .bridge
+                    .map_or(Ok(()), |words| order::check_bridges(words, request))?;
+                rules
+                    .no_user
+                    .map_or(Ok(()), |words| order::check_users(words, request))?;
+            }
+            Format::Messages | Format::Responses | Format::Gemini => {}
         }
     }
     judge_pairs(format, dialect, rules, body)?;
@@ -236,8 +239,9 @@ pub fn judge_with(
         if rules.made_here {
             continuity::check_origin(format, memory, request)?;
         }
-        if rules.container && format == Format::Messages {
-            continuity::check_container(request)?;
+        match format {
+            Format::Messages if rules.container => continuity::check_container(request)?,
+            Format::Messages | Format::Chat | Format::Responses | Format::Gemini => {}
         }
         if let Some(rule) = rules.reasoning {
             reasoning::check_reasoning(format, rule, memory, request)?;
@@ -248,14 +252,14 @@ pub fn judge_with(
 
 /// Judges pairs by format and dialect, with those rules of the server that are about pairs too.
 fn judge_pairs(format: Format, dialect: Dialect, rules: &ServerRules, body: &Value) -> Verdict {
-    if format == Format::Messages && (rules.calls_last || rules.only_results) {
-        let own = anthropic::Rules::of_dialect(dialect);
-        return anthropic::judge(body, &own.and_strictly(rules.calls_last, rules.only_results));
-    }
     match (format, rules.reasoning) {
+        (Format::Messages, _) if rules.calls_last || rules.only_results => {
+            let own = anthropic::Rules::of_dialect(dialect);
+            anthropic::judge(body, &own.and_strictly(rules.calls_last, rules.only_results))
+        }
         (Format::Gemini, Some(ReasoningRule::Gemini)) => gemini::judge(body, gemini::Signatures::Wanted),
         (Format::Gemini, Some(ReasoningRule::Vertex)) => gemini::judge(body, gemini::Signatures::WantedByVertex),
-        _ => judge_of(format, dialect)(body),
+        (Format::Messages | Format::Chat | Format::Responses | Format::Gemini, _) => judge_of(format, dialect)(body),
     }
 }
 

@@ -16,26 +16,25 @@ pub(super) fn check_reasoning(format: Format, rule: ReasoningRule, memory: &Serv
         (ReasoningRule::DeepSeek, Format::Chat | Format::Messages) if !is_off => check_cold(format, memory, request),
         (ReasoningRule::Kimi, Format::Chat | Format::Messages) if !is_off => check_kimi(format, request),
         (ReasoningRule::Gemini | ReasoningRule::Vertex, Format::Chat) => check_extras(rule, request),
-        _ => Ok(()),
+        (_, Format::Messages | Format::Chat | Format::Responses | Format::Gemini) => Ok(()),
     }
 }
 
 /// Returns an assistant message's index, value and call ids, for each with calls.
 fn calling_messages(format: Format, request: &Value) -> impl Iterator<Item = (usize, &Value, Vec<&str>)> {
+    let (key, kind) = match format {
+        Format::Chat => ("tool_calls", None),
+        Format::Messages | Format::Responses | Format::Gemini => ("content", Some("tool_use")),
+    };
     let messages = request.get("messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().enumerate();
     messages.filter_map(move |(index, message)| {
         if text(message.get("role")) != "assistant" {
             return None;
         }
-        let key = if format == Format::Chat {
-            "tool_calls"
-        } else {
-            "content"
-        };
         let calls = message.get(key)?.as_array()?.iter();
         let ids: Vec<&str> = calls
-            .filter(|call| format == Format::Chat || text(call.get("type")) == "tool_use")
+            .filter(|call| kind.is_none_or(|kind| text(call.get("type")) == kind))
             .map(|call| text(call.get("id")))
             .collect();
         (!ids.is_empty()).then_some((index, message, ids))
@@ -46,7 +45,7 @@ fn calling_messages(format: Format, request: &Value) -> impl Iterator<Item = (us
 fn has_reasoning(format: Format, message: &Value) -> bool {
     match format {
         Format::Chat => message.get("reasoning_content").is_some_and(Value::is_string),
-        _ => message
+        Format::Messages | Format::Responses | Format::Gemini => message
             .get("content")
             .and_then(Value::as_array)
             .into_iter()
@@ -64,10 +63,9 @@ fn check_cold(format: Format, memory: &ServerMemory, request: &Value) -> Verdict
         if has_reasoning(format, message) || is_marked || is_warm {
             continue;
         }
-        let member = if format == Format::Chat {
-            "reasoning_content"
-        } else {
-            "content[].thinking"
+        let member = match format {
+            Format::Chat => "reasoning_content",
+            Format::Messages | Format::Responses | Format::Gemini => "content[].thinking",
         };
         let words = format!("The `{member}` in the thinking mode must be passed back to the API.");
         return Err(Refusal::new(words, ids));
