@@ -190,7 +190,7 @@ pub(crate) fn sources() -> Vec<Source> {
     files.iter().map(source).collect()
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(super) fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
