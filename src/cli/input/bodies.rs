@@ -164,8 +164,11 @@ fn history_key(items: &[(Json<'_>, Span)], wire: Option<Wire>) -> &'static str {
     let is_item = |item: &(Json<'_>, Span)| {
         !has(item, "role") && has(item, "type") && *item.0.member_text(item.1, "type") != *b"message"
     };
-    if items.iter().any(is_item) || wire.is_some_and(|wire| wire.format == Format::OpenAiResponses) {
+    if items.iter().any(is_item) {
         return "input";
     }
-    "messages"
+    match wire.map(|wire| wire.format) {
+        Some(Format::OpenAiResponses) => "input",
+        Some(Format::Anthropic | Format::OpenAiChat | Format::Gemini) | None => "messages",
+    }
 }

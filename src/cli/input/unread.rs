@@ -72,9 +72,10 @@ fn reason_of(conversation: &Conversation<'_>, wire: Wire) -> Option<UnreadReason
     if conversation.array.is_none() {
         let is_read = match (conversation.notes.only_text, wire.format) {
             (Some(text), Format::OpenAiResponses) => json.kind(text) == JsonKind::String,
-            (Some(content), _) => is_message(json, content),
+            (Some(content), Format::Anthropic | Format::OpenAiChat | Format::Gemini) => is_message(json, content),
             // The prompt may be stored at the provider.
-            (None, format) => format == Format::OpenAiResponses,
+            (None, Format::OpenAiResponses) => true,
+            (None, Format::Anthropic | Format::OpenAiChat | Format::Gemini) => false,
         };
         return (!is_read).then_some(UnreadReason::NoHistory);
     }
