@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use super::{
     Cooldown, PoolMember, ProfileId, Rotation,
-    cooldowns::model_key,
     pace::Slot,
     query::{ChangeCause, NoneAvailable, ProfileChange, ProfileQuery, Selection},
 };
@@ -326,7 +325,7 @@ impl<'r> ProfileSelector<'r> {
     }
 
     fn serves_model(&self, id: ProfileId) -> bool {
-        let member = self.rotation.members.get(id);
+        let member = self.rotation.facts(id);
         self.rotation.has_credential(id, self.now)
             && member.is_some_and(|member| allows_model(&member.models, self.query.model))
     }
@@ -352,11 +351,10 @@ impl<'r> ProfileSelector<'r> {
 
     /// Returns the cooldowns of a profile that concern this request.
     fn concerned_cooldowns(&self, id: ProfileId) -> Vec<Cooldown> {
-        let asked = model_key(self.query.model);
         // A cooldown of another model does not concern this request.
-        let concerned = |cooldown: &Cooldown| cooldown.model.as_deref().is_none_or(|model| model == asked);
-        let cooldowns = self.rotation.active_cooldowns(id, self.now).into_iter();
-        cooldowns.filter(concerned).collect()
+        let mut cooldowns = self.rotation.active_cooldowns(id, self.now);
+        cooldowns.retain(|cooldown| cooldown.concerns(self.query.model));
+        cooldowns
     }
 
     /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
@@ -395,7 +393,7 @@ impl<'r> ProfileSelector<'r> {
     /// Returns the profile that a lane prefers: by the distance of organisations, then by the lane's hash.
     fn rank_first(&self, ids: impl Iterator<Item = ProfileId>, left: Option<ProfileId>) -> Option<ProfileId> {
         let key = |id: ProfileId| {
-            let score = score_for_lane(&self.query.lane, self.rotation.members.get(id));
+            let score = score_for_lane(&self.query.lane, self.rotation.facts(id));
             (self.organisation_distance(left, id), -score)
         };
         ids.map(|id| (key(id), id))
@@ -412,8 +410,7 @@ impl<'r> ProfileSelector<'r> {
     }
 
     fn organisation_distance(&self, from: Option<ProfileId>, to: ProfileId) -> OrganisationDistance {
-        let members = &self.rotation.members;
-        let of = |id: ProfileId| members.get(id).and_then(|member| member.organisation.as_deref());
+        let of = |id: ProfileId| self.rotation.facts(id).and_then(|facts| facts.organisation.as_deref());
         match (from, from.and_then(of), of(to)) {
             (None, ..) => OrganisationDistance::Same,
             (Some(from), ..) if from == to => OrganisationDistance::Same,

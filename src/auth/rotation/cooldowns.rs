@@ -6,11 +6,12 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    key_rest::{KeyRest, KeyRestState},
+    cooldown::{Cooldown, model_key},
+    key_rest::KeyRest,
     presence::is_refusal,
     query::AttemptReport,
 };
-use crate::policy::{KeyEvidence, Reason, retry::with_jitter};
+use crate::policy::{Reason, retry::with_jitter};
 
 /// Short cooldowns: the first, the second, and all that follow.
 const SHORT_COOLDOWNS: [Duration; 3] = [
@@ -34,77 +35,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 const ENTRIES_MAX: usize = 64;
 /// Difference between two times that count as one.
 const SAME_TIME: Duration = Duration::from_millis(50);
-/// Bytes of a model's name that are stored.
-const MODEL_MAX: usize = 128;
-
-/// The extent of a cooldown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CooldownScope {
-    /// This profile.
-    Profile,
-    /// Every profile of its organisation.
-    Quota,
-}
-
-/// One cooldown.
-#[derive(Clone, Debug)]
-pub(super) struct CooldownWindow {
-    pub(super) reason: Reason,
-    pub(super) scope: CooldownScope,
-    /// The only model that is affected, empty for requests without a model; `None` for every model.
-    pub(super) model: Option<Box<str>>,
-    pub(super) disables: bool,
-    /// `true` if the provider named the end.
-    pub(super) is_named: bool,
-    pub(super) evidence: Option<KeyEvidence>,
-    pub(super) path: Option<&'static str>,
-    pub(super) since: Instant,
-    /// The last refusal that has begun it or made it longer.
-    pub(super) refused_at: Instant,
-    pub(super) until: Instant,
-}
-
-impl CooldownWindow {
-    /// Returns the cooldown as processes share it.
-    pub(super) fn as_rest(&self) -> KeyRest {
-        KeyRest {
-            reason: self.reason,
-            model: self.model.clone(),
-            state: KeyRestState::Resting {
-                disables: self.disables,
-                is_named: self.is_named,
-                refused_at: self.refused_at,
-                until: self.until,
-            },
-        }
-    }
-
-    /// Returns the cooldown that another process has begun. `None` if it has ended one.
-    pub(super) fn of_rest(rest: &KeyRest) -> Option<Self> {
-        let KeyRestState::Resting {
-            disables,
-            is_named,
-            refused_at,
-            until,
-        } = rest.state
-        else {
-            return None;
-        };
-        Some(Self {
-            reason: rest.reason,
-            scope: scope_of(rest.reason),
-            model: rest.model.clone(),
-            disables,
-            is_named,
-            // What the provider said is known to the process that has asked it.
-            evidence: None,
-            path: None,
-            since: refused_at,
-            refused_at,
-            until,
-        })
-    }
-}
 
 /// Failures of one kind in a row.
 #[derive(Clone, Debug)]
@@ -122,14 +52,14 @@ struct FailureStreak {
 /// The cooldowns and counters of one profile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProfileCooldowns {
-    windows: Vec<CooldownWindow>,
+    cooldowns: Vec<Cooldown>,
     streaks: Vec<FailureStreak>,
 }
 
 impl ProfileCooldowns {
     /// Returns the cooldowns in force.
-    pub(super) fn active_windows(&self, now: Instant) -> impl Iterator<Item = &CooldownWindow> {
-        self.windows.iter().filter(move |window| now < window.until)
+    pub(super) fn active_cooldowns(&self, now: Instant) -> impl Iterator<Item = &Cooldown> {
+        self.cooldowns.iter().filter(move |cooldown| now < cooldown.until)
     }
 
     /// Records a failure. Returns the cooldown if it begins or becomes longer.
@@ -146,14 +76,14 @@ impl ProfileCooldowns {
         let stated = report.hints.cooldown.filter(|_| accepts_named_end(reason));
         // Without jitter: requests that wait for this end are spread by the pace of the quota.
         let stated = stated.map(|rest| now + rest);
-        let same = |window: &&mut CooldownWindow| window.reason == reason && window.model == model;
-        if let Some(window) = self.windows.iter_mut().find(same) {
+        let same = |cooldown: &&mut Cooldown| cooldown.reason == reason && cooldown.model == model;
+        if let Some(cooldown) = self.cooldowns.iter_mut().find(same) {
             // A cooldown never changes, except for a later time that the provider names.
-            let later = stated.filter(|until| *until > window.until);
-            window.is_named |= stated.is_some_and(|until| until >= window.until);
+            let later = stated.filter(|until| *until > cooldown.until);
+            cooldown.is_named |= stated.is_some_and(|until| until >= cooldown.until);
             return later.map(|until| {
-                (window.until, window.refused_at) = (until, now);
-                window.as_rest()
+                (cooldown.until, cooldown.refused_at) = (until, now);
+                cooldown.as_rest()
             });
         }
         let streak = self.streak_mut(reason, model.clone(), now);
@@ -163,72 +93,77 @@ impl ProfileCooldowns {
         let (length, most, disables) = default_length(streak);
         let until = stated.unwrap_or_else(|| now + add_jitter(length, most, report.jitter));
         streak.until = until;
-        let window = CooldownWindow {
+        let cooldown = Cooldown {
             reason,
-            scope: scope_of(reason),
             model,
             disables,
             is_named: stated.is_some(),
             evidence: report.verdict.evidence,
             path: report.path,
+            shared: false,
             since: now,
             refused_at: now,
             until,
         };
-        let rest = window.as_rest();
-        self.push_window(window);
+        let rest = cooldown.as_rest();
+        self.push_cooldown(cooldown);
         Some(rest)
     }
 
     /// Begins a cooldown that another process has learned of, or makes it longer. Returns `false` if it is known.
-    pub(super) fn begin_shared(&mut self, window: CooldownWindow, now: Instant) -> bool {
+    pub(super) fn begin_shared(&mut self, cooldown: Cooldown, now: Instant) -> bool {
         self.forget_ended(now);
-        let same = |known: &&mut CooldownWindow| known.reason == window.reason && known.model == window.model;
-        let Some(known) = self.windows.iter_mut().find(same) else {
+        let same = |known: &&mut Cooldown| known.reason == cooldown.reason && known.model == cooldown.model;
+        let Some(known) = self.cooldowns.iter_mut().find(same) else {
             // What this process has seen itself is not lost for it.
-            let has_room = self.windows.len() < ENTRIES_MAX;
+            let has_room = self.cooldowns.len() < ENTRIES_MAX;
             if has_room {
-                self.windows.push(window);
+                self.cooldowns.push(cooldown);
             }
             return has_room;
         };
         // The clocks of two processes differ by some microseconds, which is no news.
-        let is_later = window.until > known.until + SAME_TIME;
+        let is_later = cooldown.until > known.until + SAME_TIME;
         if is_later {
-            known.until = window.until;
-            known.refused_at = known.refused_at.max(window.refused_at);
-            known.is_named |= window.is_named;
+            known.until = cooldown.until;
+            known.refused_at = known.refused_at.max(cooldown.refused_at);
+            known.is_named |= cooldown.is_named;
         }
         is_later
     }
 
     /// Ends a cooldown that another process has ended, if it began before that. Returns `false` if there is none.
     pub(super) fn end_shared(&mut self, reason: Reason, model: Option<&str>, began_before: Instant) -> bool {
-        let count = self.windows.len();
+        let count = self.cooldowns.len();
         let is_it = |of: Reason, for_model: Option<&str>| of == reason && for_model == model;
-        self.windows
-            .retain(|window| !(is_it(window.reason, window.model.as_deref()) && window.refused_at < began_before));
+        self.cooldowns.retain(|cooldown| {
+            !(is_it(cooldown.reason, cooldown.model.as_deref()) && cooldown.refused_at < began_before)
+        });
         self.streaks.retain(|streak| {
             let is_older = streak.last_failure < began_before;
             !(is_it(streak.reason, streak.model.as_deref()) && is_older)
         });
-        self.windows.len() < count
+        self.cooldowns.len() < count
     }
 
     fn forget_ended(&mut self, now: Instant) {
         // Expired entries must not use up the space of new ones.
-        self.windows.retain(|window| now < window.until);
+        self.cooldowns.retain(|cooldown| now < cooldown.until);
     }
 
-    fn push_window(&mut self, window: CooldownWindow) {
+    fn push_cooldown(&mut self, cooldown: Cooldown) {
         // Clients choose model names, so memory must be bounded. The cooldown that ends first is lost.
-        if self.windows.len() >= ENTRIES_MAX {
-            let soonest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.until);
+        if self.cooldowns.len() >= ENTRIES_MAX {
+            let soonest = self
+                .cooldowns
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, cooldown)| cooldown.until);
             if let Some((at, _)) = soonest {
-                self.windows.swap_remove(at);
+                self.cooldowns.swap_remove(at);
             }
         }
-        self.windows.push(window);
+        self.cooldowns.push(cooldown);
     }
 
     /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `shared_only`, it
@@ -241,12 +176,12 @@ impl ProfileCooldowns {
     ) -> Vec<(Reason, Option<Box<str>>)> {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
         let mut cleared = Vec::new();
-        self.windows.retain(|window| {
+        self.cooldowns.retain(|cooldown| {
             // A cooldown that began or became longer during the exchange is newer evidence than its success.
-            let older = window.refused_at < began && concerned(window.model.as_deref());
-            let goes = older && (!shared_only || window.scope == CooldownScope::Quota);
+            let older = cooldown.refused_at < began && concerned(cooldown.model.as_deref());
+            let goes = older && (!shared_only || cooldown.is_of_quota());
             if goes {
-                cleared.push((window.reason, window.model.clone()));
+                cleared.push((cooldown.reason, cooldown.model.clone()));
             }
             !goes
         });
@@ -259,7 +194,7 @@ impl ProfileCooldowns {
 
     /// Removes the cooldowns and counters that concern the credential itself, not its account.
     pub(super) fn forget_refusals(&mut self) {
-        self.windows.retain(|window| !is_refusal(window.reason));
+        self.cooldowns.retain(|cooldown| !is_refusal(cooldown.reason));
         self.streaks.retain(|streak| !is_refusal(streak.reason));
     }
 
@@ -292,15 +227,6 @@ impl ProfileCooldowns {
     }
 }
 
-/// Returns the extent of the cooldowns for a reason.
-pub(super) const fn scope_of(reason: Reason) -> CooldownScope {
-    match reason {
-        // These limits belong to the organisation, all others to one credential.
-        Reason::RateLimit | Reason::SpendLimit => CooldownScope::Quota,
-        _ => CooldownScope::Profile,
-    }
-}
-
 /// Returns the model that a failure concerns; `None` for every model.
 fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>> {
     // A rejected or unpaid credential fails for every model.
@@ -311,16 +237,6 @@ fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>
         Reason::Auth | Reason::Billing | Reason::SpendLimit => false,
     };
     of_model.then(|| Box::from(model_key(report.model)))
-}
-
-/// Returns the name under which a model's cooldowns are stored. Requests without a known model share the empty name, so
-/// that their failures do not block known models.
-pub(super) fn model_key(model: Option<&str>) -> &str {
-    let model = model.unwrap_or_default();
-    let end = (0..=model.len().min(MODEL_MAX))
-        .rev()
-        .find(|end| model.is_char_boundary(*end));
-    model.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 /// Returns a cooldown plus jitter, limited to `most`.

@@ -5,6 +5,7 @@
 //! whose end the provider has not named. Other profiles in cooldown are probed, if nothing else can serve a request.
 
 mod choice;
+mod cooldown;
 mod cooldowns;
 mod key_rest;
 mod pace;
@@ -19,7 +20,8 @@ use std::{
 };
 
 use choice::{PROBE_INTERVAL, ProfileSelector};
-use cooldowns::{CooldownScope, CooldownWindow, ProfileCooldowns, model_key};
+pub use cooldown::Cooldown;
+use cooldowns::ProfileCooldowns;
 pub use key_rest::{KeyRest, KeyRestState};
 use pace::Pace;
 pub use pace::Slot;
@@ -29,7 +31,7 @@ pub use query::{
     AttemptReport, ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection,
 };
 use quota_paces::QuotaPaces;
-pub use status::{Cooldown, ProfileState, ProfileStatus};
+pub use status::{ProfileState, ProfileStatus};
 
 use crate::policy::{Class, EmptyQuota, Reason};
 
@@ -51,23 +53,28 @@ pub struct PoolMember {
     pub max_concurrent: Option<u32>,
 }
 
+/// A profile with its state.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    facts: PoolMember,
+    cooldowns: ProfileCooldowns,
+    /// The paces of its quota. Empty unless it is the first profile of the quota.
+    paces: QuotaPaces,
+    last_probe: Option<Instant>,
+    /// Requests that are under way.
+    in_flight: u32,
+    /// The presence of its credential.
+    presence: CredentialPresence,
+}
+
 /// The profiles of one upstream and their cooldowns.
 #[derive(Clone, Debug)]
 pub struct Rotation {
-    members: Vec<PoolMember>,
-    cooldowns: Vec<ProfileCooldowns>,
-    /// Paces of each quota, under its first profile.
-    paces: QuotaPaces,
-    /// The last probe of each profile.
-    probes: Vec<Option<Instant>>,
-    /// Requests of each profile that are under way.
-    in_flight: Vec<u32>,
+    members: Vec<Member>,
     /// Cooldowns that a success has ended early.
     early_ends: u64,
     /// The cooldowns that attempts have begun and ended since [`take_changes`](Self::take_changes).
     changes: Vec<(ProfileId, KeyRest)>,
-    /// The presence of each profile's credential.
-    presence: Vec<CredentialPresence>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
@@ -77,14 +84,12 @@ pub struct Rotation {
 impl Rotation {
     /// Creates a rotation in which every profile is ready.
     pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
-        let count = members.len();
+        let member = |facts| Member {
+            facts,
+            ..Member::default()
+        };
         Self {
-            presence: vec![CredentialPresence::default(); members.len()],
-            members,
-            cooldowns: vec![ProfileCooldowns::default(); count],
-            paces: QuotaPaces::new(count),
-            probes: vec![None; count],
-            in_flight: vec![0; count],
+            members: members.into_iter().map(member).collect(),
             early_ends: 0,
             changes: Vec::new(),
             wait_max: wait,
@@ -94,50 +99,41 @@ impl Rotation {
 
     /// Copies cooldowns and learned organisations from `old`. `same` maps an id of this rotation to its id in `old`.
     pub fn inherit_state(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
-        for (id, (member, windows)) in self.members.iter_mut().zip(&mut self.cooldowns).enumerate() {
+        for (id, member) in self.members.iter_mut().enumerate() {
             // A new profile, or one with a new credential, starts without cooldowns.
-            let Some(before) = same(id) else { continue };
-            if let Some(known) = old.cooldowns.get(before) {
-                windows.clone_from(known);
-            }
-            if let (Some(own), Some(known)) = (self.presence.get_mut(id), old.presence.get(before)) {
-                *own = *known;
-            }
-            if let (Some(own), Some(known)) = (self.probes.get_mut(id), old.probes.get(before)) {
-                *own = *known;
-            }
+            let Some(before) = same(id).and_then(|before| old.members.get(before)) else {
+                continue;
+            };
+            member.cooldowns.clone_from(&before.cooldowns);
+            member.presence = before.presence;
+            member.last_probe = before.last_probe;
             // A configured organisation takes precedence over a learned one.
-            if let Some(known) = old.members.get(before).filter(|_| member.organisation.is_none()) {
-                member.organisation.clone_from(&known.organisation);
+            if member.facts.organisation.is_none() {
+                member.facts.organisation.clone_from(&before.facts.organisation);
             }
         }
     }
 
-    /// Returns the profiles by id.
-    pub fn members(&self) -> &[PoolMember] {
-        &self.members
-    }
-
     /// Returns the organisation of a profile, or the profile's own name if the organisation is not known.
     pub fn organisation_name(&self, id: ProfileId) -> String {
-        let member = self.members.get(id);
-        member.map_or_else(String::new, |member| match &member.organisation {
-            // Prefixes, so that a profile called like an organisation is not taken for it.
-            Some(organisation) => format!("organisation {organisation}"),
-            None => format!("profile {}", member.label),
-        })
+        self.facts(id)
+            .map_or_else(String::new, |facts| match &facts.organisation {
+                // Prefixes, so that a profile called like an organisation is not taken for it.
+                Some(organisation) => format!("organisation {organisation}"),
+                None => format!("profile {}", facts.label),
+            })
     }
 
     /// Returns the id of the profile with this name.
     pub fn find_profile(&self, label: &str) -> Option<ProfileId> {
-        self.members.iter().position(|member| *member.label == *label)
+        self.members.iter().position(|member| *member.facts.label == *label)
     }
 
     /// Stores the organisation that a profile's answers name, unless one is configured or learned.
     pub fn learn_organisation(&mut self, id: ProfileId, organisation: &str) {
         if let Some(member) = self.members.get_mut(id) {
             // The first answer decides: a key never changes its organisation.
-            member.organisation.get_or_insert_with(|| Arc::from(organisation));
+            member.facts.organisation.get_or_insert_with(|| Arc::from(organisation));
         }
     }
 
@@ -151,10 +147,10 @@ impl Rotation {
             let group: Vec<ProfileId> = self.quota_group(id).collect();
             let was_limited = self.has_limit(id, report.model, now);
             for member in group {
-                if let Some(windows) = self.cooldowns.get_mut(member) {
+                if let Some(known) = self.members.get_mut(member) {
                     // Another profile's success proves that the shared quota has room, and nothing else.
                     let shared_only = member != id;
-                    let ended = windows.record_success(report.model, report.began, shared_only);
+                    let ended = known.cooldowns.record_success(report.model, report.began, shared_only);
                     note_ended(&mut self.changes, member, ended, report.began);
                 }
             }
@@ -172,11 +168,11 @@ impl Rotation {
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
         // Evidence about an earlier credential says nothing about the present one.
-        if self.presence.get(id)?.is_outdated(reason, report.began) {
+        if self.members.get(id)?.presence.is_outdated(reason, report.began) {
             return None;
         }
         let was_limited = self.has_limit(id, report.model, now);
-        let rest = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
+        let rest = self.members.get_mut(id)?.cooldowns.record_failure(reason, report, now);
         let began = rest.is_some();
         self.changes.extend(rest.map(|rest| (id, rest)));
         if reason == Reason::RateLimit {
@@ -203,15 +199,15 @@ impl Rotation {
     pub fn apply_rest(&mut self, id: ProfileId, rest: &KeyRest, now: Instant) -> bool {
         let (reason, model) = (rest.reason, rest.model.as_deref());
         let was_limited = self.has_limit(id, model, now);
-        let Some(cooldowns) = self.cooldowns.get_mut(id) else {
+        let Some(member) = self.members.get_mut(id) else {
             return false;
         };
         let has_changed = match rest.state {
             KeyRestState::Resting { until, .. } if until <= now => false,
             KeyRestState::Resting { .. } => {
-                CooldownWindow::of_rest(rest).is_some_and(|window| cooldowns.begin_shared(window, now))
+                Cooldown::of_rest(rest).is_some_and(|cooldown| member.cooldowns.begin_shared(cooldown, now))
             }
-            KeyRestState::Ended { began_before } => cooldowns.end_shared(reason, model, began_before),
+            KeyRestState::Ended { began_before } => member.cooldowns.end_shared(reason, model, began_before),
         };
         if !has_changed || reason != Reason::RateLimit {
             return has_changed;
@@ -232,7 +228,7 @@ impl Rotation {
     /// Allows another probe soon, because the last one said nothing about the profile.
     fn repeat_probe(&mut self, id: ProfileId, began: Instant) {
         const PAUSE: Duration = Duration::from_secs(1);
-        let probed = self.probes.get_mut(id).and_then(Option::as_mut);
+        let probed = self.members.get_mut(id).and_then(|member| member.last_probe.as_mut());
         if let Some(probed) = probed.filter(|probed| **probed <= began) {
             *probed = probed
                 .checked_sub(PROBE_INTERVAL.saturating_sub(PAUSE))
@@ -285,8 +281,8 @@ impl Rotation {
         let Some(is_probe) = is_probe else {
             return slot.map(|slot| (id, slot));
         };
-        if let Some(probed) = self.probes.get_mut(id).filter(|_| is_probe) {
-            *probed = Some(now);
+        if let Some(member) = self.members.get_mut(id).filter(|_| is_probe) {
+            member.last_probe = Some(now);
         }
         // Limits of models do not concern other requests.
         if !ask.asks_no_model {
@@ -300,15 +296,15 @@ impl Rotation {
 
     /// Counts a request that uses a profile. Each needs a later [`Self::release_place`].
     pub fn take_place(&mut self, id: ProfileId) {
-        if let Some(count) = self.in_flight.get_mut(id) {
-            *count = count.saturating_add(1);
+        if let Some(member) = self.members.get_mut(id) {
+            member.in_flight = member.in_flight.saturating_add(1);
         }
     }
 
     /// Ends a request's use of a profile.
     pub fn release_place(&mut self, id: ProfileId) {
-        if let Some(count) = self.in_flight.get_mut(id) {
-            *count = count.saturating_sub(1);
+        if let Some(member) = self.members.get_mut(id) {
+            member.in_flight = member.in_flight.saturating_sub(1);
         }
     }
 
@@ -319,12 +315,13 @@ impl Rotation {
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear_cooldowns(&mut self, id: ProfileId, now: Instant) -> bool {
-        let Some(known) = self.cooldowns.get(id) else {
+        let Some(known) = self.members.get(id) else {
             return false;
         };
         let ended = known
-            .active_windows(now)
-            .map(|window| (window.reason, window.model.clone()));
+            .cooldowns
+            .active_cooldowns(now)
+            .map(|cooldown| (cooldown.reason, cooldown.model.clone()));
         note_ended(&mut self.changes, id, ended.collect(), now);
         self.forget_cooldowns(id);
         true
@@ -333,45 +330,45 @@ impl Rotation {
     fn forget_cooldowns(&mut self, id: ProfileId) {
         // The pace reserves no slot before the end of a cooldown, which is now.
         let first = self.quota_group(id).next();
-        if let Some(first) = first {
-            self.paces.forget_paces(first);
+        if let Some(first) = first.and_then(|first| self.members.get_mut(first)) {
+            first.paces = QuotaPaces::default();
         }
-        if let Some(known) = self.cooldowns.get_mut(id) {
-            *known = ProfileCooldowns::default();
+        if let Some(member) = self.members.get_mut(id) {
+            member.cooldowns = ProfileCooldowns::default();
         }
     }
 
     /// Stores the presence of a profile's credential.
     pub fn set_credential_state(&mut self, id: ProfileId, state: CredentialState) {
-        if let Some(presence) = self.presence.get_mut(id) {
-            presence.state = state;
+        if let Some(member) = self.members.get_mut(id) {
+            member.presence.state = state;
         }
     }
 
     /// Stores that a profile has a new credential of the same account. Ends the cooldowns that concern the old one: its
     /// limits and bills are those of the account.
     pub fn renew_credential(&mut self, id: ProfileId, now: Instant) {
-        if let (Some(presence), Some(windows)) = (self.presence.get_mut(id), self.cooldowns.get_mut(id)) {
-            presence.note_renewal(now);
-            windows.forget_refusals();
+        if let Some(member) = self.members.get_mut(id) {
+            member.presence.note_renewal(now);
+            member.cooldowns.forget_refusals();
         }
     }
 
     /// Stores that a profile has another key, of an account that may be another. Ends all of its cooldowns.
     /// `organisation` is the configured one.
     pub fn replace_credential(&mut self, id: ProfileId, organisation: Option<&str>, now: Instant) {
-        if let (Some(presence), Some(member)) = (self.presence.get_mut(id), self.members.get_mut(id)) {
-            presence.note_replacement(now);
-            member.organisation = organisation.map(Arc::from);
+        if let Some(member) = self.members.get_mut(id) {
+            member.presence.note_replacement(now);
+            member.facts.organisation = organisation.map(Arc::from);
             self.forget_cooldowns(id);
         }
     }
 
     /// Returns `true` if a profile has a credential that can be sent.
     pub fn has_credential(&self, id: ProfileId, now: Instant) -> bool {
-        self.presence
+        self.members
             .get(id)
-            .is_some_and(|presence| presence.state.is_valid(now))
+            .is_some_and(|member| member.presence.state.is_valid(now))
     }
 
     /// Selects the profile of a send.
@@ -386,12 +383,12 @@ impl Rotation {
 
     /// Returns the state of every profile.
     pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
-        let view = |(id, member): (ProfileId, &PoolMember)| {
+        let view = |(id, member): (ProfileId, &Member)| {
             let cooldowns = self.active_cooldowns(id, now);
             let has_credential = self.has_credential(id, now);
             ProfileStatus {
-                label: Arc::clone(&member.label),
-                organisation: member.organisation.clone(),
+                label: Arc::clone(&member.facts.label),
+                organisation: member.facts.organisation.clone(),
                 state: ProfileState::of_profile(&cooldowns, has_credential),
                 has_credential,
                 cooldowns,
@@ -402,13 +399,18 @@ impl Rotation {
 
     /// Returns `true` if a profile serves its most requests at once.
     fn is_busy(&self, id: ProfileId) -> bool {
-        let most = self.members.get(id).and_then(|member| member.max_concurrent);
-        most.zip(self.in_flight.get(id))
-            .is_some_and(|(most, count)| *count >= most)
+        self.members.get(id).is_some_and(|member| {
+            let most = member.facts.max_concurrent;
+            most.is_some_and(|most| member.in_flight >= most)
+        })
     }
 
     fn last_probe(&self, id: ProfileId) -> Option<Instant> {
-        self.probes.get(id).copied().flatten()
+        self.members.get(id)?.last_probe
+    }
+
+    fn facts(&self, id: ProfileId) -> Option<&PoolMember> {
+        self.members.get(id).map(|member| &member.facts)
     }
 
     /// Returns `true` if a rate limit of a model is in force.
@@ -418,22 +420,21 @@ impl Rotation {
 
     /// Returns the end of the rate limit of a model that is in force.
     fn limit_end(&self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<Instant> {
-        let is_limit = |rest: &Cooldown| {
-            rest.reason == Reason::RateLimit && rest.model.as_deref().is_none_or(|of| of == model_key(model))
-        };
-        let rests = self.active_cooldowns(id, now).into_iter().filter(is_limit);
-        rests.map(|rest| rest.until).max()
+        let cooldowns = self.active_cooldowns(id, now).into_iter();
+        let limits = cooldowns.filter(|known| known.reason == Reason::RateLimit && known.concerns(model));
+        limits.map(|known| known.until).max()
     }
 
     /// Returns the pace of a profile's quota for a model; `None` if it has none yet.
     fn pace_of(&self, id: ProfileId, model: Option<&str>) -> Option<&Pace> {
-        self.paces.pace_of(self.quota_group(id).next()?, model)
+        let first = self.quota_group(id).next()?;
+        self.members.get(first)?.paces.pace_of(model)
     }
 
     /// Returns the pace of a profile's quota for a model, which is created; `None` if there are too many models.
     fn pace_mut(&mut self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<&mut Pace> {
         let first = self.quota_group(id).next()?;
-        self.paces.pace_mut(first, model, now)
+        self.members.get_mut(first)?.paces.pace_mut(model, now)
     }
 
     /// Returns the profiles that share this one's quota, including itself.
@@ -445,7 +446,7 @@ impl Rotation {
     /// Returns `true` if two profiles are known to share a quota.
     fn shares_quota(&self, one: ProfileId, other: ProfileId) -> bool {
         one == other || {
-            let of = |id: ProfileId| self.members.get(id).and_then(|member| member.organisation.as_deref());
+            let of = |id: ProfileId| self.facts(id).and_then(|facts| facts.organisation.as_deref());
             // Two unknown organisations are not assumed to be the same.
             of(one).is_some() && of(one) == of(other)
         }
@@ -453,31 +454,23 @@ impl Rotation {
 
     /// Returns the cooldowns in force for a profile, including those of its quota.
     fn active_cooldowns(&self, id: ProfileId, now: Instant) -> Vec<Cooldown> {
-        let mut rests = Vec::new();
+        let mut active = Vec::new();
         for member in self.quota_group(id) {
-            let Some(windows) = self.cooldowns.get(member) else {
+            let Some(known) = self.members.get(member) else {
                 continue;
             };
-            for window in windows.active_windows(now) {
-                // Another profile's own trouble does not affect this one.
-                if member == id || window.scope == CooldownScope::Quota {
-                    rests.push(Cooldown {
-                        reason: window.reason,
-                        model: window.model.clone(),
-                        disables: window.disables,
-                        is_named: window.is_named,
-                        evidence: window.evidence,
-                        path: window.path,
-                        shared: member != id,
-                        since: window.since,
-                        until: window.until,
-                    });
-                }
-            }
+            let shared = member != id;
+            let cooldowns = known.cooldowns.active_cooldowns(now);
+            // Another profile's own trouble does not affect this one.
+            let concerned = cooldowns.filter(|cooldown| !shared || cooldown.is_of_quota());
+            active.extend(concerned.map(|cooldown| Cooldown {
+                shared,
+                ..cooldown.clone()
+            }));
         }
         // The most severe reason first, and of one reason the longest cooldown first.
-        rests.sort_by_key(|rest| (rest.reason, std::cmp::Reverse(rest.until)));
-        rests
+        active.sort_by_key(|cooldown| (cooldown.reason, std::cmp::Reverse(cooldown.until)));
+        active
     }
 }
 

@@ -1,12 +1,9 @@
 //! The state of profiles as operators see it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use super::cooldowns::model_key;
-use crate::{
-    labels::labelled_enum,
-    policy::{KeyEvidence, Reason},
-};
+use super::cooldown::Cooldown;
+use crate::{labels::labelled_enum, policy::Reason};
 
 /// The state of one profile, for the admin API.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,35 +55,5 @@ impl ProfileState {
         } else {
             Self::Cooling
         }
-    }
-}
-
-/// One cooldown of a profile.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cooldown {
-    /// The recorded reason.
-    pub reason: Reason,
-    /// The only model that is affected, empty for requests without a model; `None` for every model.
-    pub model: Option<Box<str>>,
-    /// `true` if the profile is disabled.
-    pub disables: bool,
-    /// `true` if the provider named the end.
-    pub is_named: bool,
-    /// The provider's statement that began it.
-    pub evidence: Option<KeyEvidence>,
-    /// The template of the path that got this answer; `None` if it is unknown.
-    pub path: Option<&'static str>,
-    /// `true` if another profile of the same organisation caused it.
-    pub shared: bool,
-    /// The start.
-    pub since: Instant,
-    /// The end.
-    pub until: Instant,
-}
-
-impl Cooldown {
-    /// Returns `true` if requests for a model, or without one, are concerned.
-    fn concerns(&self, model: Option<&str>) -> bool {
-        self.model.as_deref().is_none_or(|only| only == model_key(model))
     }
 }

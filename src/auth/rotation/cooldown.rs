@@ -1,0 +1,97 @@
+//! One cooldown of a profile.
+
+use std::time::Instant;
+
+use super::key_rest::{KeyRest, KeyRestState};
+use crate::policy::{KeyEvidence, Reason};
+
+/// Bytes of a model's name that are stored.
+const MODEL_MAX: usize = 128;
+
+/// One cooldown of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cooldown {
+    /// The recorded reason.
+    pub reason: Reason,
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
+    pub model: Option<Box<str>>,
+    /// `true` if the profile is disabled.
+    pub disables: bool,
+    /// `true` if the provider named the end.
+    pub is_named: bool,
+    /// The provider's statement that began it.
+    pub evidence: Option<KeyEvidence>,
+    /// The template of the path that got this answer; `None` if it is unknown.
+    pub path: Option<&'static str>,
+    /// `true` if another profile of the same organisation caused it.
+    pub shared: bool,
+    /// The start.
+    pub since: Instant,
+    /// The last refusal that has begun it or made it longer.
+    pub refused_at: Instant,
+    /// The end.
+    pub until: Instant,
+}
+
+impl Cooldown {
+    /// Returns `true` if it affects every profile of the organisation.
+    pub(super) const fn is_of_quota(&self) -> bool {
+        // These limits belong to the organisation, all others to one credential.
+        matches!(self.reason, Reason::RateLimit | Reason::SpendLimit)
+    }
+
+    /// Returns `true` if requests for a model, or without one, are concerned.
+    pub(super) fn concerns(&self, model: Option<&str>) -> bool {
+        self.model.as_deref().is_none_or(|only| only == model_key(model))
+    }
+
+    /// Returns the cooldown as processes share it.
+    pub(super) fn as_rest(&self) -> KeyRest {
+        KeyRest {
+            reason: self.reason,
+            model: self.model.clone(),
+            state: KeyRestState::Resting {
+                disables: self.disables,
+                is_named: self.is_named,
+                refused_at: self.refused_at,
+                until: self.until,
+            },
+        }
+    }
+
+    /// Returns the cooldown that another process has begun. `None` if it has ended one.
+    pub(super) fn of_rest(rest: &KeyRest) -> Option<Self> {
+        let KeyRestState::Resting {
+            disables,
+            is_named,
+            refused_at,
+            until,
+        } = rest.state
+        else {
+            return None;
+        };
+        Some(Self {
+            reason: rest.reason,
+            model: rest.model.clone(),
+            disables,
+            is_named,
+            // What the provider said is known to the process that has asked it.
+            evidence: None,
+            path: None,
+            shared: false,
+            since: refused_at,
+            refused_at,
+            until,
+        })
+    }
+}
+
+/// Returns the name under which a model's cooldowns are stored. Requests without a known model share the empty name, so
+/// that their failures do not block known models.
+pub(super) fn model_key(model: Option<&str>) -> &str {
+    let model = model.unwrap_or_default();
+    let end = (0..=model.len().min(MODEL_MAX))
+        .rev()
+        .find(|end| model.is_char_boundary(*end));
+    model.get(..end.unwrap_or(0)).unwrap_or_default()
+}
