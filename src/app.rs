@@ -20,7 +20,7 @@ use crate::{
     credentials::{EndpointClient, RenewalTasks},
     late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
     ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker, WriteBehind, WriteBehindWorker},
-    profiles::{KeyRestWorker, KeyRests, Profiles},
+    profiles::{Profiles, SharedCooldownWorker, SharedCooldowns},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
@@ -78,7 +78,7 @@ pub struct BackgroundWork {
     /// The writers of a database. `None` for another store.
     database_worker: Option<PostgresWorker>,
     /// The worker that shares cooldowns of keys. `None` if no other process uses the ledger.
-    key_rest_worker: Option<KeyRestWorker>,
+    shared_cooldown_worker: Option<SharedCooldownWorker>,
     write_behind_worker: WriteBehindWorker,
     late_worker: LateWorker,
     late: LateStore,
@@ -103,7 +103,7 @@ impl BackgroundWork {
         if let Some(worker) = self.database_worker {
             tasks.spawn_background(worker.run());
         }
-        if let Some(worker) = self.key_rest_worker {
+        if let Some(worker) = self.shared_cooldown_worker {
             tasks.spawn_background(worker.run());
         }
         tasks.spawn_background(self.write_behind_worker.run());
@@ -184,7 +184,7 @@ pub struct LedgerServices {
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
     /// Cooldowns of keys that other replicas share. `None` if no other process uses the ledger.
-    pub key_rests: Option<KeyRests>,
+    pub shared_cooldowns: Option<SharedCooldowns>,
     /// Background work of all.
     pub background_work: BackgroundWork,
 }
@@ -210,12 +210,12 @@ impl LedgerServices {
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
         let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
-        let (key_rests, key_rest_worker) = KeyRests::over_ledger(&ledger).unzip();
+        let (shared_cooldowns, shared_cooldown_worker) = SharedCooldowns::over_ledger(&ledger).unzip();
         let background_work = BackgroundWork {
             ledger,
             ledger_place: None,
             database_worker: None,
-            key_rest_worker,
+            shared_cooldown_worker,
             write_behind_worker,
             late_worker,
             late: late.clone(),
@@ -227,7 +227,7 @@ impl LedgerServices {
             late,
             answers,
             objects,
-            key_rests,
+            shared_cooldowns,
             background_work,
         }
     }

@@ -148,8 +148,8 @@ fn split_services(
     (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
     (ledger_place, database_worker): (Option<String>, Option<PostgresWorker>),
 ) -> (ProxyServices, BackgroundWork) {
-    if let Some(rests) = &services.key_rests {
-        profiles.share_rests(rests);
+    if let Some(cooldowns) = &services.shared_cooldowns {
+        profiles.share_cooldowns(cooldowns);
     }
     let shared = ProxyServices {
         profiles,

@@ -118,8 +118,8 @@ impl ProfileCredentials {
             change(pool, cell);
             pool.changed.notify_waiters();
             self.profiles.0.telemetry.announce_profiles();
-            if let Some(rests) = self.profiles.0.rests.get() {
-                rests.note_new_keys();
+            if let Some(cooldowns) = self.profiles.0.cooldowns.get() {
+                cooldowns.note_new_keys();
             }
         }
     }

@@ -91,7 +91,7 @@ impl ModelBreakers {
 
 impl EndpointState {
     /// Records the outcome of an attempt in the retry budgets and in the breakers of its model.
-    pub(super) fn record_attempt(&mut self, attempt: &ObservedAttempt, verdict: Verdict, now: Instant) {
+    pub(super) fn note_attempt(&mut self, attempt: &ObservedAttempt, verdict: Verdict, now: Instant) {
         let Some(halves) = verdict.endpoint_half_failures() else {
             return;
         };

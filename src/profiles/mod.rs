@@ -6,8 +6,8 @@ mod caller_budgets;
 mod credential_cell;
 mod credentials;
 mod endpoint_state;
-mod key_rests;
 mod profile_pool;
+mod shared_cooldowns;
 
 use std::{
     collections::BTreeMap,
@@ -19,16 +19,16 @@ use tokio::sync::{Notify, futures::Notified};
 
 pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
-pub use key_rests::{KeyRestWorker, KeyRests};
 pub use profile_pool::{ProfilePlace, ReservedSlot};
 use profile_pool::{ProfilePool, RecordedAttempt};
+pub use shared_cooldowns::{SharedCooldownWorker, SharedCooldowns};
 
 use crate::{
     auth::{
         Credential, CredentialSources, Principal, Profile,
         rotation::{
-            AttemptReport, KeyRest, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation,
-            Selection,
+            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
+            SharedCooldown,
         },
     },
     clock::{self, rfc3339_date},
@@ -51,18 +51,23 @@ struct SharedPools {
     pools: BTreeMap<String, Arc<ProfilePool>>,
     telemetry: Telemetry,
     /// The cooldowns that other replicas share. Empty without any.
-    rests: OnceLock<KeyRests>,
+    cooldowns: OnceLock<SharedCooldowns>,
 }
 
 impl SharedPools {
     /// Applies the cooldown of a credential with the hash `tag`.
-    fn apply_rest(&self, tag: &[u8; 32], rest: &KeyRest, hash: &impl Fn(&str, &Credential) -> Option<[u8; 32]>) {
+    fn apply_cooldown(
+        &self,
+        tag: &[u8; 32],
+        cooldown: &SharedCooldown,
+        hash: &impl Fn(&str, &Credential) -> Option<[u8; 32]>,
+    ) {
         for (upstream, pool) in &self.pools {
             let is_its = |profile: &Profile| hash(upstream, &profile.credential).as_ref() == Some(tag);
-            if pool.apply_rest(rest, clock::std_now(), is_its) {
+            if pool.apply_cooldown(cooldown, clock::std_now(), is_its) {
                 tracing::info!(
                     upstream,
-                    reason = rest.reason.label(),
+                    reason = cooldown.reason.label(),
                     "another replica has begun or ended a profile's cooldown"
                 );
                 self.telemetry.announce_profiles();
@@ -147,25 +152,27 @@ impl Profiles {
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
-        let rests = OnceLock::new();
+        let cooldowns = OnceLock::new();
         Self(Arc::new(SharedPools {
             pools,
             telemetry,
-            rests,
+            cooldowns,
         }))
     }
 
     /// Shares cooldowns of keys with the other replicas of a ledger from now on, also after reloads.
-    pub fn share_rests(&self, rests: &KeyRests) {
-        drop(self.0.rests.set(rests.clone()));
-        rests.add_pools(&self.0);
+    pub fn share_cooldowns(&self, cooldowns: &SharedCooldowns) {
+        drop(self.0.cooldowns.set(cooldowns.clone()));
+        cooldowns.add_pools(&self.0);
     }
 
     /// Tells the other replicas of cooldowns that have begun and ended.
-    fn tell_rests(&self, upstream: &str, changes: Vec<(Arc<Profile>, KeyRest)>) {
-        let Some(rests) = self.0.rests.get() else { return };
-        for (profile, rest) in changes {
-            rests.tell(upstream, &profile.credential, rest);
+    fn tell_cooldowns(&self, upstream: &str, changes: Vec<(Arc<Profile>, SharedCooldown)>) {
+        let Some(cooldowns) = self.0.cooldowns.get() else {
+            return;
+        };
+        for (profile, cooldown) in changes {
+            cooldowns.tell(upstream, &profile.credential, cooldown);
         }
     }
 
@@ -199,8 +206,8 @@ impl Profiles {
             *lock_shared(&links.present) = Arc::downgrade(pool);
         }
         // Last, so that what others have told meanwhile is applied to this state.
-        if let Some(rests) = old.0.rests.get() {
-            self.share_rests(rests);
+        if let Some(cooldowns) = old.0.cooldowns.get() {
+            self.share_cooldowns(cooldowns);
         }
     }
 
@@ -310,7 +317,7 @@ impl Profiles {
         let Some(pool) = self.find_pool(upstream) else {
             return;
         };
-        self.0.telemetry.record_attempt(upstream, verdict.class.label());
+        self.0.telemetry.count_attempt(upstream, verdict.class.label());
         // An answer on a path without a model has limits of its own.
         if let Some(id) = attempt.profile.filter(|_| attempt.asks_model) {
             let report = AttemptReport {
@@ -321,9 +328,9 @@ impl Profiles {
                 began: attempt.began,
                 jitter: attempt.jitter,
             };
-            let RecordedAttempt { rests, changes } = pool.record_attempt(id, &report, now);
-            self.tell_rests(upstream, changes);
-            if let Some(reason) = rests {
+            let RecordedAttempt { began, changes } = pool.apply_attempt(id, &report, now);
+            self.tell_cooldowns(upstream, changes);
+            if let Some(reason) = began {
                 let statuses = lock_shared(&pool.rotation).profile_statuses(now);
                 let usable = statuses.iter().zip(&pool.profiles);
                 let left = usable.filter(|(status, profile)| status.serves(model) && profile.allows_model(model));
@@ -332,7 +339,7 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        lock_shared(&pool.links().endpoint).record_attempt(attempt, verdict, now);
+        lock_shared(&pool.links().endpoint).note_attempt(attempt, verdict, now);
     }
 
     /// Stores the organisation that a profile's answers name.
@@ -382,7 +389,7 @@ impl Profiles {
         let is_cleared = id.is_some_and(|id| rotation.clear_cooldowns(id, clock::std_now()));
         let changes = rotation.take_changes();
         drop(rotation);
-        self.tell_rests(upstream, pool.with_profiles(changes));
+        self.tell_cooldowns(upstream, pool.with_profiles(changes));
         pool.changed.notify_waiters();
         is_cleared
     }

@@ -11,7 +11,9 @@ use super::{credential_cell::CredentialCell, endpoint_state::EndpointState, lock
 use crate::{
     auth::{
         Profile,
-        rotation::{AttemptReport, CredentialState, KeyRest, ProfileId, ProfileQuery, Rotation, Selection, Slot},
+        rotation::{
+            AttemptReport, CredentialState, ProfileId, ProfileQuery, Rotation, Selection, SharedCooldown, Slot,
+        },
     },
     clock,
     policy::Reason,
@@ -43,9 +45,9 @@ pub(super) struct PoolLinks {
 #[derive(Debug)]
 pub(super) struct RecordedAttempt {
     /// The reason of a cooldown that has begun or become longer.
-    pub(super) rests: Option<Reason>,
+    pub(super) began: Option<Reason>,
     /// The cooldowns that it has begun and ended.
-    pub(super) changes: Vec<(Arc<Profile>, KeyRest)>,
+    pub(super) changes: Vec<(Arc<Profile>, SharedCooldown)>,
 }
 
 /// A request's place in a profile. The place becomes free if this is dropped.
@@ -148,12 +150,12 @@ impl ProfilePool {
     }
 
     /// Records the outcome of an attempt, here and in the pool that is in use now.
-    pub(super) fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> RecordedAttempt {
+    pub(super) fn apply_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> RecordedAttempt {
         let mut rotation = lock_shared(&self.rotation);
         let before = rotation.early_ends();
-        let rests = rotation.record_attempt(id, report, now);
+        let began = rotation.record_attempt(id, report, now);
         let changes = rotation.take_changes();
-        let has_changed = rests.is_some() || rotation.early_ends() != before;
+        let has_changed = began.is_some() || rotation.early_ends() != before;
         // Found under the lock, so that a reload at this moment neither loses the report nor counts it twice.
         let successor = self.find_successor(id);
         drop(rotation);
@@ -161,41 +163,51 @@ impl ProfilePool {
             self.changed.notify_waiters();
         }
         let Some((present, id)) = successor else {
-            self.report_refusal(id, rests);
+            self.report_refusal(id, began);
             return RecordedAttempt {
-                rests,
+                began,
                 changes: self.with_profiles(changes),
             };
         };
         let mut rotation = lock_shared(&present.rotation);
-        let rests = rotation.record_attempt(id, report, now);
+        let began = rotation.record_attempt(id, report, now);
         let changes = rotation.take_changes();
         drop(rotation);
         present.changed.notify_waiters();
-        present.report_refusal(id, rests);
+        present.report_refusal(id, began);
         RecordedAttempt {
-            rests,
+            began,
             changes: present.with_profiles(changes),
         }
     }
 
     /// Returns cooldowns with the profiles, and their present credentials, that they belong to.
-    pub(super) fn with_profiles(&self, changes: Vec<(ProfileId, KeyRest)>) -> Vec<(Arc<Profile>, KeyRest)> {
+    pub(super) fn with_profiles(
+        &self,
+        changes: Vec<(ProfileId, SharedCooldown)>,
+    ) -> Vec<(Arc<Profile>, SharedCooldown)> {
         let profile = |id: ProfileId| Some(self.credentials.get(id)?.load_profile());
         let changes = changes.into_iter();
-        changes.filter_map(|(id, rest)| Some((profile(id)?, rest))).collect()
+        changes
+            .filter_map(|(id, cooldown)| Some((profile(id)?, cooldown)))
+            .collect()
     }
 
     /// Applies the cooldown of another process to the profiles that `is_its` accepts. Returns `true` if that is news for
     /// one of them.
-    pub(super) fn apply_rest(&self, rest: &KeyRest, now: Instant, is_its: impl Fn(&Profile) -> bool) -> bool {
+    pub(super) fn apply_cooldown(
+        &self,
+        cooldown: &SharedCooldown,
+        now: Instant,
+        is_its: impl Fn(&Profile) -> bool,
+    ) -> bool {
         let cells = self.credentials.iter().enumerate();
         let its = cells.filter(|(_, cell)| is_its(&cell.load_profile())).map(|(id, _)| id);
         let its: Vec<ProfileId> = its.collect();
         let mut rotation = lock_shared(&self.rotation);
         let mut has_changed = false;
         for id in its {
-            has_changed |= rotation.apply_rest(id, rest, now);
+            has_changed |= rotation.apply_cooldown(id, cooldown, now);
         }
         drop(rotation);
         if has_changed {

@@ -199,8 +199,8 @@ impl Telemetry {
         self.metrics.repairs.continued.count([what, source]);
     }
 
-    /// Records an attempt that ended, with the class of its verdict.
-    pub fn record_attempt(&self, upstream: &str, class: &'static str) {
+    /// Counts an attempt that ended, with the class of its verdict.
+    pub fn count_attempt(&self, upstream: &str, class: &'static str) {
         let labels = [configured_label(upstream), class.into()];
         self.metrics.upstreams.attempts.count(labels);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::key_rest::{KeyRest, KeyRestState};
+use super::shared_cooldown::{SharedCooldown, SharedCooldownState};
 use crate::policy::{KeyEvidence, Reason};
 
 /// Bytes of a model's name that are stored.
@@ -46,11 +46,11 @@ impl Cooldown {
     }
 
     /// Returns the cooldown as processes share it.
-    pub(super) fn as_rest(&self) -> KeyRest {
-        KeyRest {
+    pub(super) fn to_shared(&self) -> SharedCooldown {
+        SharedCooldown {
             reason: self.reason,
             model: self.model.clone(),
-            state: KeyRestState::Resting {
+            state: SharedCooldownState::Lasting {
                 disables: self.disables,
                 is_named: self.is_named,
                 refused_at: self.refused_at,
@@ -60,19 +60,19 @@ impl Cooldown {
     }
 
     /// Returns the cooldown that another process has begun. `None` if it has ended one.
-    pub(super) fn of_rest(rest: &KeyRest) -> Option<Self> {
-        let KeyRestState::Resting {
+    pub(super) fn of_shared(cooldown: &SharedCooldown) -> Option<Self> {
+        let SharedCooldownState::Lasting {
             disables,
             is_named,
             refused_at,
             until,
-        } = rest.state
+        } = cooldown.state
         else {
             return None;
         };
         Some(Self {
-            reason: rest.reason,
-            model: rest.model.clone(),
+            reason: cooldown.reason,
+            model: cooldown.model.clone(),
             disables,
             is_named,
             // What the provider said is known to the process that has asked it.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::{
     cooldown::{Cooldown, model_key},
-    key_rest::KeyRest,
     presence::is_refusal,
     query::AttemptReport,
+    shared_cooldown::SharedCooldown,
 };
 use crate::policy::{Reason, retry::with_jitter};
 
@@ -68,14 +68,14 @@ impl ProfileCooldowns {
         reason: Reason,
         report: &AttemptReport<'_>,
         now: Instant,
-    ) -> Option<KeyRest> {
+    ) -> Option<SharedCooldown> {
         self.forget_ended(now);
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
         let stated = report.hints.cooldown.filter(|_| accepts_named_end(reason));
         // Without jitter: requests that wait for this end are spread by the pace of the quota.
-        let stated = stated.map(|rest| now + rest);
+        let stated = stated.map(|length| now + length);
         let same = |cooldown: &&mut Cooldown| cooldown.reason == reason && cooldown.model == model;
         if let Some(cooldown) = self.cooldowns.iter_mut().find(same) {
             // A cooldown never changes, except for a later time that the provider names.
@@ -83,7 +83,7 @@ impl ProfileCooldowns {
             cooldown.is_named |= stated.is_some_and(|until| until >= cooldown.until);
             return later.map(|until| {
                 (cooldown.until, cooldown.refused_at) = (until, now);
-                cooldown.as_rest()
+                cooldown.to_shared()
             });
         }
         let streak = self.streak_mut(reason, model.clone(), now);
@@ -105,9 +105,9 @@ impl ProfileCooldowns {
             refused_at: now,
             until,
         };
-        let rest = cooldown.as_rest();
+        let shared = cooldown.to_shared();
         self.push_cooldown(cooldown);
-        Some(rest)
+        Some(shared)
     }
 
     /// Begins a cooldown that another process has learned of, or makes it longer. Returns `false` if it is known.
@@ -240,9 +240,9 @@ fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>
 }
 
 /// Returns a cooldown plus jitter, limited to `most`.
-fn add_jitter(rest: Duration, most: Option<Duration>, jitter: f64) -> Duration {
-    let rest = with_jitter(rest, jitter);
-    most.map_or(rest, |most| rest.min(most))
+fn add_jitter(length: Duration, most: Option<Duration>, jitter: f64) -> Duration {
+    let length = with_jitter(length, jitter);
+    most.map_or(length, |most| length.min(most))
 }
 
 /// Returns `true` if a time that the provider names is accepted as the end.

@@ -7,11 +7,11 @@
 mod choice;
 mod cooldown;
 mod cooldowns;
-mod key_rest;
 mod pace;
 mod presence;
 mod query;
 mod quota_paces;
+mod shared_cooldown;
 mod status;
 
 use std::{
@@ -22,7 +22,6 @@ use std::{
 use choice::{PROBE_INTERVAL, ProfileSelector};
 pub use cooldown::Cooldown;
 use cooldowns::ProfileCooldowns;
-pub use key_rest::{KeyRest, KeyRestState};
 use pace::Pace;
 pub use pace::Slot;
 use presence::CredentialPresence;
@@ -31,6 +30,7 @@ pub use query::{
     AttemptReport, ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection,
 };
 use quota_paces::QuotaPaces;
+pub use shared_cooldown::{SharedCooldown, SharedCooldownState};
 pub use status::{ProfileState, ProfileStatus};
 
 use crate::policy::{Class, EmptyQuota, Reason};
@@ -55,7 +55,7 @@ pub struct PoolMember {
 
 /// A profile with its state.
 #[derive(Clone, Debug, Default)]
-struct Member {
+struct PooledProfile {
     facts: PoolMember,
     cooldowns: ProfileCooldowns,
     /// The paces of its quota. Empty unless it is the first profile of the quota.
@@ -70,11 +70,11 @@ struct Member {
 /// The profiles of one upstream and their cooldowns.
 #[derive(Clone, Debug)]
 pub struct Rotation {
-    members: Vec<Member>,
+    members: Vec<PooledProfile>,
     /// Cooldowns that a success has ended early.
     early_ends: u64,
     /// The cooldowns that attempts have begun and ended since [`take_changes`](Self::take_changes).
-    changes: Vec<(ProfileId, KeyRest)>,
+    changes: Vec<(ProfileId, SharedCooldown)>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
@@ -84,9 +84,9 @@ pub struct Rotation {
 impl Rotation {
     /// Creates a rotation in which every profile is ready.
     pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
-        let member = |facts| Member {
+        let member = |facts| PooledProfile {
             facts,
-            ..Member::default()
+            ..PooledProfile::default()
         };
         Self {
             members: members.into_iter().map(member).collect(),
@@ -172,9 +172,9 @@ impl Rotation {
             return None;
         }
         let was_limited = self.has_limit(id, report.model, now);
-        let rest = self.members.get_mut(id)?.cooldowns.record_failure(reason, report, now);
-        let began = rest.is_some();
-        self.changes.extend(rest.map(|rest| (id, rest)));
+        let cooldown = self.members.get_mut(id)?.cooldowns.record_failure(reason, report, now);
+        let began = cooldown.is_some();
+        self.changes.extend(cooldown.map(|cooldown| (id, cooldown)));
         if reason == Reason::RateLimit {
             let until = self.limit_end(id, report.model, now).unwrap_or(now);
             if let Some(pace) = self.pace_mut(id, report.model, now) {
@@ -190,24 +190,24 @@ impl Rotation {
     }
 
     /// Returns the cooldowns that attempts and operators have begun and ended since the last call.
-    pub fn take_changes(&mut self) -> Vec<(ProfileId, KeyRest)> {
+    pub fn take_changes(&mut self) -> Vec<(ProfileId, SharedCooldown)> {
         std::mem::take(&mut self.changes)
     }
 
     /// Begins or ends a cooldown that another process has learned of from a provider's answer. Returns `false` if that is
     /// no news.
-    pub fn apply_rest(&mut self, id: ProfileId, rest: &KeyRest, now: Instant) -> bool {
-        let (reason, model) = (rest.reason, rest.model.as_deref());
+    pub fn apply_cooldown(&mut self, id: ProfileId, cooldown: &SharedCooldown, now: Instant) -> bool {
+        let (reason, model) = (cooldown.reason, cooldown.model.as_deref());
         let was_limited = self.has_limit(id, model, now);
         let Some(member) = self.members.get_mut(id) else {
             return false;
         };
-        let has_changed = match rest.state {
-            KeyRestState::Resting { until, .. } if until <= now => false,
-            KeyRestState::Resting { .. } => {
-                Cooldown::of_rest(rest).is_some_and(|cooldown| member.cooldowns.begin_shared(cooldown, now))
+        let has_changed = match cooldown.state {
+            SharedCooldownState::Lasting { until, .. } if until <= now => false,
+            SharedCooldownState::Lasting { .. } => {
+                Cooldown::of_shared(cooldown).is_some_and(|cooldown| member.cooldowns.begin_shared(cooldown, now))
             }
-            KeyRestState::Ended { began_before } => member.cooldowns.end_shared(reason, model, began_before),
+            SharedCooldownState::Ended { began_before } => member.cooldowns.end_shared(reason, model, began_before),
         };
         if !has_changed || reason != Reason::RateLimit {
             return has_changed;
@@ -383,7 +383,7 @@ impl Rotation {
 
     /// Returns the state of every profile.
     pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
-        let view = |(id, member): (ProfileId, &Member)| {
+        let view = |(id, member): (ProfileId, &PooledProfile)| {
             let cooldowns = self.active_cooldowns(id, now);
             let has_credential = self.has_credential(id, now);
             ProfileStatus {
@@ -476,12 +476,12 @@ impl Rotation {
 
 /// Notes that cooldowns of a profile which began before a time have ended.
 fn note_ended(
-    changes: &mut Vec<(ProfileId, KeyRest)>,
+    changes: &mut Vec<(ProfileId, SharedCooldown)>,
     id: ProfileId,
     ended: Vec<(Reason, Option<Box<str>>)>,
     began_before: Instant,
 ) {
-    let state = KeyRestState::Ended { began_before };
-    let rest = |(reason, model)| KeyRest { reason, model, state };
-    changes.extend(ended.into_iter().map(|ended| (id, rest(ended))));
+    let state = SharedCooldownState::Ended { began_before };
+    let cooldown = |(reason, model)| SharedCooldown { reason, model, state };
+    changes.extend(ended.into_iter().map(|ended| (id, cooldown(ended))));
 }

@@ -139,8 +139,8 @@ impl Pace {
         self.empty_until = self.empty_until.max(now + wait.min(empty.full_after).min(EMPTY_MAX));
     }
 
-    /// Measures the pace at the first refusal of a cooldown. `rest` is the length of that cooldown.
-    pub(super) fn note_refusal(&mut self, rest: Duration, now: Instant) {
+    /// Measures the pace at the first refusal of a cooldown. `length` is that of the cooldown.
+    pub(super) fn note_refusal(&mut self, length: Duration, now: Instant) {
         let former = SendCount {
             until: now,
             refused: 1,
@@ -153,7 +153,7 @@ impl Pace {
         self.rate = (self.is_saturated || rate >= RELIABLE).then_some(rate.max(SLOWEST));
         self.is_saturated = false;
         (self.former, self.present) = (former, SendCount::new(now));
-        self.note_extension(now + rest);
+        self.note_extension(now + length);
     }
 
     /// Moves every slot after the end of a cooldown: the quota is refilled meanwhile.

@@ -23,13 +23,15 @@ pub struct ProfileStatus {
 impl ProfileStatus {
     /// Returns `true` if the profile may serve requests for a model.
     pub fn serves(&self, model: Option<&str>) -> bool {
-        self.has_credential && !self.cooldowns.iter().any(|rest| rest.concerns(model))
+        self.has_credential && !self.cooldowns.iter().any(|cooldown| cooldown.concerns(model))
     }
 
     /// Returns the cooldown that ends last, of those with this reason that concern a model.
     pub fn cooldown_of(&self, reason: Reason, model: Option<&str>) -> Option<&Cooldown> {
-        let those = self.cooldowns.iter().filter(|rest| rest.reason == reason);
-        those.filter(|rest| rest.concerns(model)).max_by_key(|rest| rest.until)
+        let those = self.cooldowns.iter().filter(|cooldown| cooldown.reason == reason);
+        those
+            .filter(|cooldown| cooldown.concerns(model))
+            .max_by_key(|cooldown| cooldown.until)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn exercised() -> Telemetry {
         exchanges(&telemetry, status);
     }
     for class in CLASSES {
-        telemetry.record_attempt("u", class.label());
+        telemetry.count_attempt("u", class.label());
     }
     for cause in NetworkCause::ALL {
         telemetry.record_network_failure(cause);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     fleet::Fleet,
-    key_rests::{KEYS, all_but, is_refused, profiles_of, used_keys_at},
+    shared_cooldowns::{KEYS, all_but, is_refused, profiles_of, used_keys_at},
     stories::{ID, Talk, calls, messages, settles},
 };
 use crate::support::{binary::Process, database::DatabaseServer, pooler::Pooler, provider::Provider};
@@ -76,7 +76,7 @@ async fn shares_results(provider: &Provider, fleet: &Fleet) {
     assert_eq!(json!(now).to_string().matches("the late result").count(), 1);
 }
 
-/// A key that one replica rests, rests at the other. Returns the time that it took.
+/// A key in cooldown at one replica is in cooldown at the other. Returns the time that it took.
 async fn shares_cooldowns(provider: &Provider, fleet: &Fleet) -> Duration {
     assert_eq!(used_keys_at(provider, fleet, 1).await.len(), 2, "both keys are in use");
     let refused = is_refused(provider, fleet).await;

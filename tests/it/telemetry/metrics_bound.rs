@@ -83,7 +83,7 @@ impl Fleet {
         }
         for upstream in &self.upstreams {
             for class in CLASSES {
-                telemetry.record_attempt(upstream, class);
+                telemetry.count_attempt(upstream, class);
             }
             for profile in &self.profiles {
                 for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
@@ -216,7 +216,7 @@ fn built_in_upstreams_with_eight_profiles_each_are_not_folded() {
     let telemetry = fleet.telemetry();
     fleet.publish(&telemetry);
     for upstream in &fleet.upstreams {
-        telemetry.record_attempt(upstream, "ok");
+        telemetry.count_attempt(upstream, "ok");
         telemetry.record_rotation(upstream, "profile-0", "rate_limit");
         stick_session(&telemetry, upstream);
     }
@@ -235,7 +235,7 @@ fn series_beyond_the_limit_are_counted_as_other() {
     for upstream in &fleet.upstreams {
         for _ in 0..2 {
             for class in CLASSES {
-                telemetry.record_attempt(upstream, class);
+                telemetry.count_attempt(upstream, class);
             }
         }
         exchanges(&telemetry, upstream);

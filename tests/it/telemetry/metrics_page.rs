@@ -198,7 +198,7 @@ fn every_metric_has_help_and_measurements_have_a_unit() {
     telemetry.set_body_load_source(BodyLoad::default);
     telemetry.set_overdue_source(|| 1);
     telemetry.record_rotation("anthropic", "a", "auth");
-    telemetry.record_attempt("anthropic", "ok");
+    telemetry.count_attempt("anthropic", "ok");
     telemetry.set_profile_state("anthropic", "a", "ready", true);
     telemetry.set_breaker_count("anthropic", "open", 1);
     telemetry.record_exchange(&ended());

@@ -19,6 +19,18 @@ use crate::frozen::words::cooldown_classes;
 const MODEL: Option<&str> = Some("claude-opus");
 
 /// A pool with its own clock.
+/// Returns profiles a, b, c … with these organisations, if known.
+fn members(organisations: &[Option<&str>]) -> Vec<PoolMember> {
+    let member = |(at, organisation): (usize, Option<&str>)| PoolMember {
+        label: ["a", "b", "c", "d"][at].into(),
+        weight: 1,
+        organisation: organisation.map(Into::into),
+        models: Vec::new(),
+        max_concurrent: None,
+    };
+    organisations.iter().copied().enumerate().map(member).collect()
+}
+
 struct Pool {
     rotation: Rotation,
     start: Instant,
@@ -38,14 +50,7 @@ impl Pool {
 
     /// Creates profiles a, b, c … with these organisations, if known.
     fn with(organisations: &[Option<&str>]) -> Self {
-        let member = |(at, organisation): (usize, Option<&str>)| PoolMember {
-            label: ["a", "b", "c", "d"][at].into(),
-            weight: 1,
-            organisation: organisation.map(Into::into),
-            models: Vec::new(),
-            max_concurrent: None,
-        };
-        Self::of(organisations.iter().copied().enumerate().map(member).collect())
+        Self::of(members(organisations))
     }
 
     fn pass(&mut self, seconds: u64) {
@@ -503,8 +508,9 @@ fn bindings_keep_a_lane_on_its_profile() {
     pool.fails(0, Class::Billing);
     assert!(!held(&pool, &calls) && held(&pool, &state));
     // The operator may allow reasoning to change its organisation.
-    let mut pool = Pool::with(&[Some("one"), Some("two")]);
-    pool.rotation = Rotation::new(pool.rotation.members().to_vec(), Duration::ZERO, true);
+    let organisations = [Some("one"), Some("two")];
+    let mut pool = Pool::with(&organisations);
+    pool.rotation = Rotation::new(members(&organisations), Duration::ZERO, true);
     pool.fails(0, Class::Auth);
     assert_eq!(used(&pool.pick(&reasoning)), Some(1));
     assert!(held(&pool, &state) && held(&pool, &calls));
@@ -595,9 +601,9 @@ fn a_profile_gets_only_the_models_it_serves() {
 #[test]
 fn lanes_are_assigned_by_weight_and_consistently() {
     let mut pool = Pool::with(&[None, None, None]);
-    let mut members = pool.rotation.members().to_vec();
-    members[2].weight = 2;
-    pool.rotation = Rotation::new(members, Duration::ZERO, false);
+    let mut heavier = members(&[None, None, None]);
+    heavier[2].weight = 2;
+    pool.rotation = Rotation::new(heavier, Duration::ZERO, false);
     let mut counts: BTreeMap<ProfileId, u32> = BTreeMap::new();
     for number in 0_u32..8000 {
         let lane = *blake3::hash(&number.to_le_bytes()).as_bytes();

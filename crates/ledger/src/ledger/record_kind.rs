@@ -43,7 +43,7 @@ pub enum RecordKind {
     /// A link to the task page of one person.
     TaskLink = 19,
     /// The cooldown of a key that a provider's answer has begun or ended.
-    KeyRest = 20,
+    SharedCooldown = 20,
     /// A fact that was learned about a caller, mostly from a refusal and the success after it.
     LearnedFact = 21,
     /// The shape in which a provider has accepted a conversation, of those that some servers refuse.
@@ -74,7 +74,7 @@ impl RecordKind {
         Self::Reader,
         Self::Reservation,
         Self::TaskLink,
-        Self::KeyRest,
+        Self::SharedCooldown,
         Self::LearnedFact,
         Self::DisputedShape,
         Self::ResponseChain,
@@ -113,7 +113,7 @@ impl RecordKind {
             Self::Reader => "reader",
             Self::Reservation => "reservation",
             Self::TaskLink => "task_link",
-            Self::KeyRest => "key_rest",
+            Self::SharedCooldown => "key_rest",
             Self::LearnedFact => "fact",
             Self::DisputedShape => "shape",
             Self::ResponseChain => "chain",

@@ -50,7 +50,7 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     // Never queued: a link is stored before anybody gets it.
     RecordKind::TaskLink,
     // Never queued: its worker writes it again.
-    RecordKind::KeyRest,
+    RecordKind::SharedCooldown,
     // A tool that cannot be undone does not run, until its caller reads its results once more.
     RecordKind::Reader,
     // A tool service is not asked to undo an effect, or is asked by another process although its conversation goes on.

@@ -99,7 +99,7 @@ const fn is_announced(kind: RecordKind) -> bool {
             | RecordKind::CompactedCalls
             | RecordKind::ObjectOwner
             | RecordKind::Outgoing
-            | RecordKind::KeyRest
+            | RecordKind::SharedCooldown
             | RecordKind::Continuity
             | RecordKind::Thinking
             | RecordKind::LearnedFact

@@ -6,20 +6,20 @@ use crate::policy::Reason;
 
 /// A cooldown of a credential that a provider's answer began or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRest {
+pub struct SharedCooldown {
     /// The reason.
     pub reason: Reason,
     /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub model: Option<Box<str>>,
     /// Its times.
-    pub state: KeyRestState,
+    pub state: SharedCooldownState,
 }
 
 /// The state of a shared cooldown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyRestState {
+pub enum SharedCooldownState {
     /// It lasts.
-    Resting {
+    Lasting {
         /// `true` if it disables the profile.
         disables: bool,
         /// `true` if the provider named its end.

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     auth::{
         Principal,
-        rotation::{KeyRest, KeyRestState},
+        rotation::{SharedCooldown, SharedCooldownState},
     },
     digest::digest_of,
     ledger::{Moment, RecordKey, RecordKind},
@@ -25,7 +25,7 @@ const STORED_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// A cooldown of a credential, with its times since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StoredRest {
+pub(super) struct StoredCooldown {
     /// The keyed hash of upstream and credential.
     pub(super) tag: [u8; 32],
     reason: Reason,
@@ -54,23 +54,25 @@ struct RestRecord {
     ended_before: u64,
 }
 
-impl StoredRest {
+impl StoredCooldown {
     /// Converts a cooldown. `now` is the present on both clocks.
-    pub(super) fn of_rest(tag: [u8; 32], rest: KeyRest, now: (Instant, Moment)) -> Self {
+    pub(super) fn of_shared(tag: [u8; 32], cooldown: SharedCooldown, now: (Instant, Moment)) -> Self {
         let moment = |at| moment_of(at, now);
-        let (disables, is_named, refused_at, until, ended_before) = match rest.state {
-            KeyRestState::Resting {
+        let (disables, is_named, refused_at, until, ended_before) = match cooldown.state {
+            SharedCooldownState::Lasting {
                 disables,
                 is_named,
                 refused_at,
                 until,
             } => (disables, is_named, moment(refused_at), moment(until), Moment::ZERO),
-            KeyRestState::Ended { began_before } => (false, false, Moment::ZERO, Moment::ZERO, moment(began_before)),
+            SharedCooldownState::Ended { began_before } => {
+                (false, false, Moment::ZERO, Moment::ZERO, moment(began_before))
+            }
         };
         Self {
             tag,
-            reason: rest.reason,
-            model: rest.model,
+            reason: cooldown.reason,
+            model: cooldown.model,
             disables,
             is_named,
             refused_at,
@@ -80,20 +82,20 @@ impl StoredRest {
     }
 
     /// Returns the cooldown. `now` is the present on both clocks.
-    pub(super) fn to_rest(&self, now: (Instant, Moment)) -> KeyRest {
+    pub(super) fn to_shared(&self, now: (Instant, Moment)) -> SharedCooldown {
         let instant = |at| instant_of(at, now);
-        KeyRest {
+        SharedCooldown {
             reason: self.reason,
             model: self.model.clone(),
             state: if self.lasts_after(self.ended_before) {
-                KeyRestState::Resting {
+                SharedCooldownState::Lasting {
                     disables: self.disables,
                     is_named: self.is_named,
                     refused_at: instant(self.refused_at),
                     until: instant(self.until),
                 }
             } else {
-                KeyRestState::Ended {
+                SharedCooldownState::Ended {
                     began_before: instant(self.ended_before),
                 }
             },
@@ -108,7 +110,7 @@ impl StoredRest {
     /// Returns both words about one cooldown as one: the later end of those that last, and the end of the earlier ones.
     pub(super) fn merged_with(&self, other: &Self) -> Self {
         let ended_before = self.ended_before.max(other.ended_before);
-        let end = |rest: &Self| rest.lasts_after(ended_before).then_some(rest.until);
+        let end = |cooldown: &Self| cooldown.lasts_after(ended_before).then_some(cooldown.until);
         let last = if end(self) > end(other) { self } else { other };
         Self {
             ended_before,
@@ -137,7 +139,7 @@ impl StoredRest {
             None => (&b""[..], &b""[..]),
         };
         let name = digest_of([&self.tag[..], self.reason.label().as_bytes(), has_model, model]);
-        RecordKey::new(RecordKind::KeyRest, Self::owner(), name)
+        RecordKey::new(RecordKind::SharedCooldown, Self::owner(), name)
     }
 
     /// Returns the principal of all these records. They belong to no client.
@@ -210,8 +212,8 @@ mod tests {
 
     const UNIX_NOW: Moment = Duration::from_secs(1_000_000);
 
-    fn resting(refused_at: u64, until: u64) -> StoredRest {
-        StoredRest {
+    fn lasting(refused_at: u64, until: u64) -> StoredCooldown {
+        StoredCooldown {
             tag: [7; 32],
             reason: Reason::RateLimit,
             model: Some("m".into()),
@@ -223,45 +225,45 @@ mod tests {
         }
     }
 
-    fn ended(before: u64) -> StoredRest {
-        StoredRest {
+    fn ended(before: u64) -> StoredCooldown {
+        StoredCooldown {
             refused_at: Moment::ZERO,
             until: Moment::ZERO,
             ended_before: Duration::from_secs(before),
-            ..resting(0, 0)
+            ..lasting(0, 0)
         }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        for rest in [
-            resting(1, 2),
+        for cooldown in [
+            lasting(1, 2),
             ended(3),
-            StoredRest {
+            StoredCooldown {
                 model: None,
-                ..resting(1, 9)
+                ..lasting(1, 9)
             },
         ] {
-            assert_eq!(StoredRest::decode(&rest.encode()), Some(rest));
+            assert_eq!(StoredCooldown::decode(&cooldown.encode()), Some(cooldown));
         }
-        assert_eq!(StoredRest::decode(b"{}"), None);
+        assert_eq!(StoredCooldown::decode(b"{}"), None);
         assert_ne!(
-            resting(1, 2).key(),
-            StoredRest {
+            lasting(1, 2).key(),
+            StoredCooldown {
                 model: None,
-                ..resting(1, 2)
+                ..lasting(1, 2)
             }
             .key()
         );
-        let empty = StoredRest {
+        let empty = StoredCooldown {
             model: Some("".into()),
-            ..resting(1, 2)
+            ..lasting(1, 2)
         };
         assert_ne!(
             empty.key(),
-            StoredRest {
+            StoredCooldown {
                 model: None,
-                ..resting(1, 2)
+                ..lasting(1, 2)
             }
             .key()
         );
@@ -269,10 +271,10 @@ mod tests {
 
     #[test]
     fn the_latest_word_about_a_key_wins() {
-        let stored = resting(10, 60);
+        let stored = lasting(10, 60);
         // A later end is news, an earlier or the same one is not.
-        assert_eq!(resting(20, 90).applied_to(Some(&stored)), Some(resting(20, 90)));
-        assert_eq!(resting(20, 60).applied_to(Some(&stored)), None);
+        assert_eq!(lasting(20, 90).applied_to(Some(&stored)), Some(lasting(20, 90)));
+        assert_eq!(lasting(20, 60).applied_to(Some(&stored)), None);
         // A success ends what began before its exchange.
         let freed = ended(15).applied_to(Some(&stored)).unwrap();
         assert_eq!(freed.ended_before, Duration::from_secs(15));
@@ -285,12 +287,12 @@ mod tests {
         assert_eq!(ended(15).applied_to(Some(&freed)), None);
         assert_eq!(ended(15).applied_to(None), None);
         // A refusal from before that success comes late, and one after it begins anew.
-        assert_eq!(resting(12, 90).applied_to(Some(&freed)), None);
-        let anew = resting(16, 30).applied_to(Some(&freed)).unwrap();
+        assert_eq!(lasting(12, 90).applied_to(Some(&freed)), None);
+        let anew = lasting(16, 30).applied_to(Some(&freed)).unwrap();
         // A success and a refusal that follows it may wait together for the ledger.
-        let both = resting(20, 30).merged_with(&ended(15));
+        let both = lasting(20, 30).merged_with(&ended(15));
         assert_eq!(
-            both.applied_to(Some(&resting(10, 60))).unwrap().until,
+            both.applied_to(Some(&lasting(10, 60))).unwrap().until,
             Duration::from_secs(30)
         );
         assert_eq!(both.applied_to(None), Some(both));
@@ -303,19 +305,24 @@ mod tests {
     #[test]
     fn times_survive_the_way_over_another_process() {
         let now = (clock::std_now(), UNIX_NOW);
-        let rest = KeyRest {
+        let cooldown = SharedCooldown {
             reason: Reason::Auth,
             model: None,
-            state: KeyRestState::Resting {
+            state: SharedCooldownState::Lasting {
                 disables: true,
                 is_named: false,
                 refused_at: now.0,
                 until: now.0 + Duration::from_secs(600),
             },
         };
-        assert_eq!(StoredRest::of_rest([1; 32], rest.clone(), now).to_rest(now), rest);
+        assert_eq!(
+            StoredCooldown::of_shared([1; 32], cooldown.clone(), now).to_shared(now),
+            cooldown
+        );
         let later = (now.0, UNIX_NOW + Duration::from_secs(60));
-        let KeyRestState::Resting { until, .. } = StoredRest::of_rest([1; 32], rest, now).to_rest(later).state else {
+        let SharedCooldownState::Lasting { until, .. } =
+            StoredCooldown::of_shared([1; 32], cooldown, now).to_shared(later).state
+        else {
             panic!();
         };
         assert_eq!(until, now.0 + Duration::from_secs(540));

@@ -1,4 +1,4 @@
-//! A key that a provider rests at one replica rests at all: by its credential, whatever a replica calls its profile.
+//! A key that a provider puts into cooldown at one replica has a cooldown at all: by its credential, whatever a replica calls its profile.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +9,7 @@ use std::{
 use antiphon::{
     ledger::Ledger,
     policy::RotationSettings,
-    profiles::{KeyRests, Profiles},
+    profiles::{Profiles, SharedCooldowns},
     telemetry::Telemetry,
 };
 use serde_json::json;
@@ -93,23 +93,23 @@ pub(super) fn all_but(key: &str) -> BTreeSet<String> {
 
 /// Waits until this many profiles of a replica are not ready.
 async fn wait_for_resting(fleet: &Fleet, count: usize) {
-    let resting = async || {
+    let lasting = async || {
         let page = fleet.replicas[0].ask_admin(get_with("/admin/v1/profiles", &[])).await;
         let page = page.json();
         let profiles = page["profiles"].as_array().unwrap().iter();
         profiles.filter(|profile| profile["state"] != "ready").count()
     };
     for _ in 0..600 {
-        if resting().await == count {
+        if lasting().await == count {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{} profiles rest, not {count}", resting().await);
+    panic!("{} profiles cooldown, not {count}", lasting().await);
 }
 
 /// Returns the number of cooldowns in the ledger.
-async fn stored_rests(url: &str) -> i64 {
+async fn stored_cooldowns(url: &str) -> i64 {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     drop(spawn(async move { drop(connection.await) }));
     let count = "SELECT count(*) FROM antiphon_records WHERE kind = 20";
@@ -117,7 +117,7 @@ async fn stored_rests(url: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_key_that_one_replica_rests_rests_at_all() {
+async fn a_cooldown_at_one_replica_holds_at_all() {
     let Some(url) = new_database().await else { return };
     let provider = Provider::start().await;
     let one = replica(&provider, &url, KEYS).await;
@@ -171,16 +171,16 @@ async fn a_cooldown_waits_for_the_database() {
     panic!("the other replica does not learn of the cooldown");
 }
 
-/// What only one replica sees, such as a provider that it cannot reach, rests no key.
+/// What only one replica sees, such as a provider that it cannot reach, puts no key into cooldown.
 #[tokio::test]
-async fn a_failed_network_rests_no_key() {
+async fn a_failed_network_begins_no_cooldown() {
     let Some(url) = new_database().await else { return };
     let provider = Provider::start().await;
     let fleet = replica(&provider, &url, KEYS).await;
     drop(provider);
     assert!(asks(&fleet, 0, "one").await >= 500);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(stored_rests(&url).await, 0);
+    assert_eq!(stored_cooldowns(&url).await, 0);
 }
 
 /// A new conversation gets the same key, and so the same prompt cache, whichever replica serves it.
@@ -217,7 +217,7 @@ async fn a_replica_without_room_for_its_cooldown_keeps_it_and_learns_those_of_ot
         .into_iter()
         .filter(|key| *key != own)
         .collect();
-    // The keys of the other replica are the two that nobody rests yet.
+    // The keys of the other replica are the two without a cooldown.
     let other = replica(&provider, &url, [others[0], others[1]]).await;
     let shared = is_refused(&provider, &other).await;
     wait_for_resting(&full, 2).await;
@@ -227,22 +227,22 @@ async fn a_replica_without_room_for_its_cooldown_keeps_it_and_learns_those_of_ot
         .map(ToString::to_string)
         .collect();
     assert_eq!(used_keys(&provider, &full).await, left);
-    assert_eq!(stored_rests(&url).await, 1, "there is no room for its own");
+    assert_eq!(stored_cooldowns(&url).await, 1, "there is no room for its own");
 }
 
 /// Returns a world over a ledger, which shares the cooldowns of its keys with the others.
 fn sharing(ledger: &Arc<SwitchableLedger>, world: impl FnOnce(Arc<dyn Ledger>) -> World) -> World {
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
     let world = world(Arc::clone(&ledger));
-    let (rests, worker) = KeyRests::over_ledger(&ledger).expect("a shared ledger");
-    world.shared.profiles.share_rests(&rests);
+    let (cooldowns, worker) = SharedCooldowns::over_ledger(&ledger).expect("a shared ledger");
+    world.shared.profiles.share_cooldowns(&cooldowns);
     drop(spawn(worker.run()));
     world
 }
 
 /// No change of the ledger tells of it: the cooldown was read before the process had the key.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_a_reload_or_its_source_adds_rests_if_another_replica_rests_it() {
+async fn a_key_that_a_reload_or_its_source_adds_has_the_cooldown_of_another_replica() {
     for is_reload in [true, false] {
         let ledger = SwitchableLedger::shared(true);
         let one = sharing(&ledger, |ledger| {

@@ -10,7 +10,7 @@ use tokio::{
     time::{interval, sleep},
 };
 
-use super::{KeyRests, stored_rest::StoredRest};
+use super::{SharedCooldowns, stored_cooldown::StoredCooldown};
 use crate::{
     clock,
     ledger::{ChangeEvent, CommitStep, Ledger, LedgerError, ROWS_MAX, RecordKey, RecordKind, update_records},
@@ -25,25 +25,25 @@ const UNWRITTEN_MAX: usize = 4_096;
 
 /// The worker. Nothing is shared unless it runs.
 #[derive(Debug)]
-pub struct KeyRestWorker {
-    rests: KeyRests,
+pub struct SharedCooldownWorker {
+    cooldowns: SharedCooldowns,
     ledger: Weak<dyn Ledger>,
-    waiting: mpsc::Receiver<StoredRest>,
+    waiting: mpsc::Receiver<StoredCooldown>,
     events: broadcast::Receiver<ChangeEvent>,
     /// Cooldowns that the ledger lacks.
-    unwritten: HashMap<RecordKey, StoredRest>,
+    unwritten: HashMap<RecordKey, StoredCooldown>,
     /// `true` if the ledger may have cooldowns that this process does not know.
     wants_read: bool,
 }
 
-impl KeyRestWorker {
+impl SharedCooldownWorker {
     pub(super) fn new(
-        rests: KeyRests,
+        cooldowns: SharedCooldowns,
         ledger: Weak<dyn Ledger>,
-        (waiting, events): (mpsc::Receiver<StoredRest>, broadcast::Receiver<ChangeEvent>),
+        (waiting, events): (mpsc::Receiver<StoredCooldown>, broadcast::Receiver<ChangeEvent>),
     ) -> Self {
         Self {
-            rests,
+            cooldowns,
             ledger,
             waiting,
             events,
@@ -57,10 +57,10 @@ impl KeyRestWorker {
         let mut polls = interval(POLL_INTERVAL);
         loop {
             tokio::select! {
-                Some(rest) = self.waiting.recv() => self.add_unwritten(rest),
-                () = self.rests.keys_changed() => self.wants_read = true,
+                Some(cooldown) = self.waiting.recv() => self.add_unwritten(cooldown),
+                () = self.cooldowns.keys_changed() => self.wants_read = true,
                 event = self.events.recv() => match event {
-                    Ok(ChangeEvent::Changed(change)) => self.wants_read |= change.kind == RecordKind::KeyRest,
+                    Ok(ChangeEvent::Changed(change)) => self.wants_read |= change.kind == RecordKind::SharedCooldown,
                     Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_)) => self.wants_read = true,
                     Err(RecvError::Closed) => return,
                 },
@@ -84,19 +84,19 @@ impl KeyRestWorker {
     }
 
     /// Adds what this process has learned to what the ledger lacks.
-    fn add_unwritten(&mut self, rest: StoredRest) {
+    fn add_unwritten(&mut self, cooldown: StoredCooldown) {
         if self.unwritten.len() >= UNWRITTEN_MAX {
-            // The others learn of the rest from the provider.
+            // The others learn of the cooldown from the provider.
             return;
         }
-        let key = rest.key();
-        let merged = self.unwritten.get(&key).map(|earlier| rest.merged_with(earlier));
-        self.unwritten.insert(key, merged.unwrap_or(rest));
+        let key = cooldown.key();
+        let merged = self.unwritten.get(&key).map(|earlier| cooldown.merged_with(earlier));
+        self.unwritten.insert(key, merged.unwrap_or(cooldown));
     }
 
     fn take_waiting(&mut self) {
-        while let Ok(rest) = self.waiting.try_recv() {
-            self.add_unwritten(rest);
+        while let Ok(cooldown) = self.waiting.try_recv() {
+            self.add_unwritten(cooldown);
         }
     }
 
@@ -112,12 +112,14 @@ impl KeyRestWorker {
     /// Writes what the ledger lacks. What fails is tried again later, and nothing else waits for it.
     async fn write_all(&mut self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
         let now = clock::unix_time();
-        self.unwritten.retain(|_, rest| !rest.is_over(now));
+        self.unwritten.retain(|_, cooldown| !cooldown.is_over(now));
         let keys: Vec<RecordKey> = self.unwritten.keys().copied().collect();
         let mut all = Ok(());
         for key in keys {
-            let Some(rest) = self.unwritten.get(&key) else { continue };
-            match write_rest(ledger, key, rest).await {
+            let Some(cooldown) = self.unwritten.get(&key) else {
+                continue;
+            };
+            match write_cooldown(ledger, key, cooldown).await {
                 Ok(()) => drop(self.unwritten.remove(&key)),
                 Err(error) => all = Err(error),
             }
@@ -131,12 +133,15 @@ impl KeyRestWorker {
         if !std::mem::take(&mut self.wants_read) {
             return Ok(());
         }
-        let owner = *StoredRest::owner().as_bytes();
-        let (mut rests, mut after) = (Vec::new(), 0);
-        while rests.len() < UNWRITTEN_MAX {
-            let list = ledger.list_after(RecordKind::KeyRest, owner, after, ROWS_MAX, clock::unix_time());
+        let owner = *StoredCooldown::owner().as_bytes();
+        let (mut cooldowns, mut after) = (Vec::new(), 0);
+        while cooldowns.len() < UNWRITTEN_MAX {
+            let list = ledger.list_after(RecordKind::SharedCooldown, owner, after, ROWS_MAX, clock::unix_time());
             let page = list.await.inspect_err(|_| self.wants_read = true)?;
-            rests.extend(page.iter().filter_map(|(_, record)| StoredRest::decode(&record.value)));
+            cooldowns.extend(
+                page.iter()
+                    .filter_map(|(_, record)| StoredCooldown::decode(&record.value)),
+            );
             let Some((last, _)) = page.last().filter(|_| page.len() == ROWS_MAX) else {
                 break;
             };
@@ -144,17 +149,17 @@ impl KeyRestWorker {
         }
         // What this process has learned since is newer.
         self.take_waiting();
-        rests.retain(|rest| !self.unwritten.contains_key(&rest.key()));
-        self.rests.apply(&rests);
+        cooldowns.retain(|cooldown| !self.unwritten.contains_key(&cooldown.key()));
+        self.cooldowns.apply(&cooldowns);
         Ok(())
     }
 }
 
 /// Writes a cooldown, or its end, unless the ledger has a later word about it.
-async fn write_rest(ledger: &dyn Ledger, key: RecordKey, rest: &StoredRest) -> Result<(), LedgerError> {
+async fn write_cooldown(ledger: &dyn Ledger, key: RecordKey, cooldown: &StoredCooldown) -> Result<(), LedgerError> {
     update_records(ledger, [key], |[record], now| {
-        let stored = record.as_ref().and_then(|record| StoredRest::decode(&record.value));
-        let next = rest.applied_to(stored.as_ref());
+        let stored = record.as_ref().and_then(|record| StoredCooldown::decode(&record.value));
+        let next = cooldown.applied_to(stored.as_ref());
         let step = next.map(|next| CommitStep::put_record(key, record.as_ref(), next.encode(), next.expires_at(now)));
         (step.into_iter().collect(), ())
     })
