@@ -8,7 +8,6 @@
 //!
 //! | room | job |
 //! |---|---|
-//! | `labels` | enums whose values have stable names |
 //! | `printable` | names of clients, models and providers, escaped and shortened for operators |
 //! | `refusals` | the texts with which providers refuse a history, in a file of rows |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
@@ -38,7 +37,7 @@
 //! | `cli` | one file or folder per subcommand |
 //!
 //! Above them are two crates with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,
-//! [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`], `digest_cache` and
+//! [`labels`], [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`], `digest_cache` and
 //! [`ledger`]. The architecture test (`tests/it/house`) compares the maps with the imports: a room imports only rooms
 //! above it.
 //!
@@ -114,7 +113,6 @@ pub mod config;
 pub mod credentials;
 pub mod demo;
 mod descriptors;
-mod labels;
 pub mod late;
 pub mod ledger_api;
 pub mod local_token;
@@ -134,7 +132,7 @@ pub mod upstream;
 pub mod webhooks;
 
 use antiphon_core::digest;
-pub use antiphon_core::{check, conversation, repair, splice, wire, work};
+pub use antiphon_core::{check, conversation, labels, repair, splice, wire, work};
 use antiphon_ledger::digest_cache;
 pub use antiphon_ledger::{clock, ledger};
 

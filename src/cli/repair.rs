@@ -22,7 +22,7 @@ use crate::{
         success_if,
         wire_names::WireNames,
     },
-    config::file::LeastName,
+    labels::Labelled,
     printable::printable_text,
     repair::{self, Applicability, OnForeignThinking, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
@@ -72,11 +72,8 @@ pub(super) struct Args {
 /// Returns the parser of a class of action.
 fn least_parser() -> impl TypedValueParser<Value = Applicability> {
     // Not a `ValueEnum`: the core, which defines the classes, does not know clap.
-    let words = PossibleValuesParser::new(LeastName::WORDS.iter().map(|(word, _)| *word));
-    words.try_map(|word| {
-        let found = LeastName::from_word(&word).map(Applicability::from);
-        found.ok_or("no class of action")
-    })
+    let words = PossibleValuesParser::new(Applicability::ALL.map(Applicability::label));
+    words.try_map(|word| Applicability::from_label(&word).ok_or("no class of action"))
 }
 
 /// Repairs the bodies of a file, and reports what was done.

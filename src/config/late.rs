@@ -15,6 +15,7 @@ use super::{
 use crate::{
     auth::PrincipalSettings,
     late::{INTENT_WINDOW_MAX, JsonPointer, JsonPointerParseError, LateSettings, ToolSettings},
+    repair::Tier,
     server::ServerSettings,
 };
 
@@ -26,7 +27,7 @@ pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
             .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
     });
     PrincipalSettings {
-        is_single: section.mode == PrincipalsMode::Single,
+        is_single: section.mode.0 == PrincipalsMode::Single,
         user_header: name.and_then(|name| lowering.value_or_report("principals.user_header", name)),
         trust_body_user: section.trust_body_user,
     }
@@ -112,10 +113,10 @@ fn lower_tools(
             );
         }
         let settings = ToolSettings {
-            tier: section.tier.into(),
+            tier: section.tier.0,
             max_duration,
             is_provisional: section.provisional,
-            intent: section.intent.into(),
+            intent: section.intent.0,
             window: lower_window(lowering, &name, &section),
             ignore_input: lower_ignored(lowering, &name, &section),
             carries_over: section.carry_over,
@@ -144,7 +145,7 @@ fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &file::ToolSec
     let key = read::join_key(&read::join_key("tools", name), "cancel_url");
     let text = section.cancel_url.as_deref()?;
     let url = lowering.value_or_report(&key, values::parse_message_url(text))?;
-    if section.tier != file::TierName::Revertible {
+    if section.tier.0 != Tier::Revertible {
         let flaw = Problem::of_value("only the effects of a revertible tool are undone");
         lowering.report_problem(&key, flaw.with_hint("add tier = \"revertible\""));
     }

@@ -70,12 +70,12 @@ pub(super) fn overlay_ledger_url(lowering: &mut Lowering, variable: &VariableLoo
 /// Builds the settings of the ledger.
 pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     let section = lowering.file.ledger.clone();
-    let place = match section.store {
+    let place = match section.store.0 {
         StoreName::Memory => LedgerPlace::Memory,
         StoreName::Sqlite => LedgerPlace::File(section.path.as_ref().map(PathBuf::from)),
         StoreName::Postgres => LedgerPlace::Database(lower_database(lowering, &section)),
     };
-    if section.store != StoreName::Postgres {
+    if section.store.0 != StoreName::Postgres {
         for (key, value) in [(URL, &section.url), (LISTEN_URL, &section.listen_url)] {
             if value.is_some() {
                 let flaw = Problem::of_value("has no effect, since ledger.store is not \"postgres\"");
@@ -92,7 +92,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     };
     LedgerConfig {
         place,
-        keeps_seen: section.keep_seen == KeepSeenName::Disk,
+        keeps_seen: section.keep_seen.0 == KeepSeenName::Disk,
         settings: LedgerSettings {
             bytes_max: size("bytes_max", &section.bytes_max),
             principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
@@ -113,8 +113,8 @@ fn lower_database(lowering: &mut Lowering, section: &LedgerSection) -> DatabaseS
     DatabaseSettings {
         url: url.unwrap_or_else(|| Secret::new(String::new())),
         listen_url,
-        tls: section.tls.into(),
-        migrates: section.migrate == MigrateName::Auto,
+        tls: section.tls.0,
+        migrates: section.migrate.0 == MigrateName::Auto,
         allows_unsafe: section.allow_unsafe,
     }
 }
@@ -122,7 +122,7 @@ fn lower_database(lowering: &mut Lowering, section: &LedgerSection) -> DatabaseS
 /// Returns the URL of a key. Reports one that the driver could not use.
 fn lower_url(lowering: &mut Lowering, key: &str, section: &LedgerSection) -> Option<Secret> {
     let url = lowering.secrets.get(key)?.clone();
-    match DatabaseAddress::parse(&url, section.tls.into()) {
+    match DatabaseAddress::parse(&url, section.tls.0) {
         Ok(address) => {
             if !address.has_password() {
                 lowering.secrets.literal_keys.retain(|literal| literal != key);

@@ -32,7 +32,7 @@ use crate::{
     regular_file::{read_regular, read_text},
     repair::{OnForeignThinking, RepairPolicy},
     server::{ServerSettings, tls::ListenerTls},
-    telemetry::{LogFormat, LogSettings},
+    telemetry::LogSettings,
     upstream::ProxyEnvironment,
 };
 
@@ -207,7 +207,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         LogSettings::check_level(&level).map_err(|(message, hint)| Problem::of_value(message).with_hint(hint)),
     );
     let log = LogSettings {
-        format: LogFormat::from(lowering.file.log.format),
+        format: lowering.file.log.format.0,
         level,
     };
     let traces = traces::lower_traces(lowering, &otel);
@@ -281,7 +281,7 @@ fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Optio
 fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
     let file = lowering.file.server.clone();
     let tools = lowering.file.tools.iter();
-    let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
+    let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.0)).collect();
     ProxySettings {
         inspect_bytes_max: lowering
             .value_or_report("server.inspect_bytes_max", values::parse_size(&file.inspect_bytes_max))
@@ -295,8 +295,8 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
         allow_hosts: lowering.items_or_report("server.allow_hosts", &file.allow_hosts, values::parse_host_name),
         trust_mode_header: file.trust_mode_header,
         policy: RepairPolicy {
-            late: lowering.file.repair.late.into(),
-            least_safe: lowering.file.repair.least.into(),
+            late: lowering.file.repair.late.0,
+            least_safe: lowering.file.repair.least.0,
             hygiene: lowering.file.repair.hygiene,
             shapes: lowering.file.repair.shapes,
             malformed_calls: lowering.file.repair.malformed_calls,
@@ -308,8 +308,8 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
                 OnForeignThinking::Ignore
             },
         },
-        on_binding_error: lowering.file.repair.on_binding_error.into(),
-        on_outage: lowering.file.ledger.on_outage.into(),
+        on_binding_error: lowering.file.repair.on_binding_error.0,
+        on_outage: lowering.file.ledger.on_outage.0,
         timeouts: clocks,
         rotation: timeouts::lower_rotation(lowering),
         client_tokens: clients::lower_client_tokens(lowering)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::default_paths::find_default_config;
 use super::{
     VariableLookup,
-    file::{ConfigFile, LogFormatName, ModeName, StoreName},
+    file::{ConfigFile, Word},
     lowering::Lowering,
     problem::Problem,
     read,
@@ -14,7 +14,7 @@ use super::{
         LOG, LOG_FORMAT, MODE, RUST_LOG, UPSTREAM,
     },
 };
-use crate::telemetry::LogSettings;
+use crate::{labels::Labelled, telemetry::LogSettings};
 
 /// Values of the command line.
 #[derive(Clone, Debug, Default)]
@@ -105,13 +105,13 @@ pub(super) fn overlay_settings(lowering: &mut Lowering, flags: &Flags, variable:
             overlay_list(lowering, key, value.origin, list, write_key);
         }
     }
-    if let Some(format) = read_word(lowering, "log.format", given(LOG_FORMAT), LogFormatName::WORDS) {
+    if let Some(format) = read_word(lowering, "log.format", given(LOG_FORMAT)) {
         lowering.file.log.format = format;
     }
-    if let Some(mode) = read_word(lowering, "repair.mode", given(MODE), ModeName::WORDS) {
+    if let Some(mode) = read_word(lowering, "repair.mode", given(MODE)) {
         lowering.file.repair.mode = mode;
     }
-    if let Some(store) = read_word(lowering, "ledger.store", given(LEDGER_STORE), StoreName::WORDS) {
+    if let Some(store) = read_word(lowering, "ledger.store", given(LEDGER_STORE)) {
         lowering.file.ledger.store = store;
     }
     overlay_level(lowering, flags.verbosity, variable);
@@ -146,12 +146,11 @@ fn overlay_list(
 }
 
 /// Returns the value of a word from a closed list. Reports any other word and returns `None`.
-fn read_word<T: Copy>(lowering: &mut Lowering, key: &str, given: Option<GivenValue>, words: &[(&str, T)]) -> Option<T> {
+fn read_word<T: Labelled>(lowering: &mut Lowering, key: &str, given: Option<GivenValue>) -> Option<Word<T>> {
     let GivenValue { text, origin } = given?;
     lowering.origins.insert(key.into(), origin.into());
-    let choices: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let word = lowering.value_or_report(key, read::one_of(text, &choices))?;
-    words.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+    let word = lowering.value_or_report(key, read::one_of(text, &Word::<T>::words()))?;
+    T::from_label(&word).map(Word)
 }
 
 /// Overrides the log level. `-v` and `-q` come first, then `ANTIPHON_LOG`, then `RUST_LOG`.

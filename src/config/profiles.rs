@@ -9,7 +9,7 @@ use std::{
 use super::{
     ReadFile,
     credentials::{self, ContainerEnvironment},
-    file::{self, CredentialsName},
+    file::{self, CredentialsName, Word},
     lowering::Lowering,
     problem::Problem,
     read,
@@ -111,7 +111,7 @@ pub(super) fn lower_profiles(
         let host = url.as_ref().map_or("", |url| url.authority.host());
         let kind = section
             .kind
-            .map_or_else(|| ProviderKind::infer_kind(&name, host), ProviderKind::from);
+            .map_or_else(|| ProviderKind::infer_kind(&name, host), |Word(kind)| kind);
         let mut names = BTreeSet::new();
         let mut profiles = Vec::new();
         for (i, profile) in section.profiles.iter().enumerate() {

@@ -64,6 +64,6 @@ pub(super) fn lower_rotation(lowering: &mut Lowering) -> RotationSettings {
     RotationSettings {
         // Zero is allowed: a lane then never waits for its own profile.
         wait: lowering.duration_or_report("rotation.wait", &section.wait, Duration::ZERO),
-        on_organisation_change: section.on_organisation_change.into(),
+        on_organisation_change: section.on_organisation_change.0,
     }
 }

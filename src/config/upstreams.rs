@@ -1,7 +1,7 @@
 //! Upstreams of a configuration: the built-in ones, with the changes of the file, and all others.
 
 use super::{
-    file::{self, CredentialsName},
+    file::{self, CredentialsName, Word},
     lowering::Lowering,
     problem::Problem,
     read, values,
@@ -19,17 +19,17 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
         let entry = lowering.file.upstreams.entry(name.to_owned()).or_default();
         entry.url.get_or_insert_with(|| url.to_owned());
     }
-    let mode = lowering.file.repair.mode;
+    let mode = lowering.file.repair.mode.0;
     let mut upstreams = Vec::new();
     for (name, section) in lowering.file.upstreams.clone() {
-        let Some(upstream) = lower_upstream(lowering, &name, &section, mode.into(), server) else {
+        let Some(upstream) = lower_upstream(lowering, &name, &section, mode, server) else {
             continue;
         };
         // The derived values go back into the file, so that `config print` shows what is in effect.
         if let Some(entry) = lowering.file.upstreams.get_mut(&name) {
-            entry.kind = Some(upstream.kind.into());
-            entry.mode = Some(upstream.mode.into());
-            entry.credentials = Some(credentials_or_default(&section));
+            entry.kind = Some(Word(upstream.kind));
+            entry.mode = Some(Word(upstream.mode));
+            entry.credentials = Some(Word(credentials_or_default(&section)));
         }
         upstreams.push(upstream);
     }
@@ -61,7 +61,7 @@ fn lower_upstream(
     let url = lowering.value_or_report(&url_key, values::parse_upstream_url(text))?;
     let kind = section.kind.map_or_else(
         || ProviderKind::infer_kind(name, url.authority.host()),
-        ProviderKind::from,
+        |Word(kind)| kind,
     );
     let port = url.authority.port_u16();
     // Only loopback is recognised: which other names lead to this machine is unknown here.
@@ -75,15 +75,15 @@ fn lower_upstream(
         scheme: url.scheme,
         authority: url.authority,
         base_path: url.base_path,
-        mode: section.mode.map_or(mode, Mode::from),
+        mode: section.mode.map_or(mode, |Word(own)| own),
     })
 }
 
 /// Returns the kind of credential to send, with the default if the file does not set it.
 pub(super) fn credentials_or_default(section: &file::UpstreamSection) -> CredentialsName {
-    section.credentials.unwrap_or(if section.profiles.is_empty() {
-        CredentialsName::Passthrough
-    } else {
-        CredentialsName::Profiles
-    })
+    match section.credentials {
+        Some(Word(credentials)) => credentials,
+        None if section.profiles.is_empty() => CredentialsName::Passthrough,
+        None => CredentialsName::Profiles,
+    }
 }

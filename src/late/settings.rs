@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     auth::{Principal, PrincipalKey, PrincipalSettings, TokenHash, WebhookKey},
+    labels::labelled_enum,
     repair::Tier,
     session_table::CallLimits,
 };
@@ -34,16 +35,16 @@ pub struct ServiceSettings {
     pub on_behalf: bool,
 }
 
-/// The use of intents for the calls of a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IntentUse {
-    /// Only services that claim intents use them. No call gets a result of an earlier run.
-    #[default]
-    Off,
-    /// A call gets the result of an earlier run in its session.
-    Session,
-    /// A call gets the result of an earlier run of its user, also in another conversation.
-    User,
+labelled_enum! {
+    /// The calls of a tool that get the result of an earlier call with the same input.
+    pub enum IntentUse = Off {
+        /// No calls: only services that claim an intent share its result.
+        Off = "off",
+        /// Those of the same session.
+        Session = "session",
+        /// Those of the same user, also in another conversation.
+        User = "user",
+    }
 }
 
 /// Settings of one tool.

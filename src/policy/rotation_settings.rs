@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::labels::labelled_enum;
+
 /// Rules for moving requests between the profiles of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationSettings {
@@ -20,13 +22,15 @@ impl Default for RotationSettings {
     }
 }
 
-/// The action for a history that is bound to an organisation, if only another organisation's profile is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnOrganisationChange {
-    /// Hand the provider's error to the client.
-    #[default]
-    Surface,
-    /// Move with the history unchanged. Anthropic drops reasoning of another organisation, by itself or if asked to
+labelled_enum! {
+    /// The action for a history that is bound to an organisation, if only another organisation's profile is left.
+    ///
+    /// After a move Anthropic drops reasoning of another organisation, by itself or if asked to
     /// (`repair.on_binding_error`). If a provider refuses the reasoning, it is removed (`repair.foreign_thinking`).
-    Move,
+    pub enum OnOrganisationChange = Surface {
+        /// Return the refusal to the client.
+        Surface = "surface",
+        /// Move to it with the unchanged history.
+        Move = "move",
+    }
 }

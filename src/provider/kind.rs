@@ -9,27 +9,27 @@ use crate::{
 labelled_enum! {
     /// The API of an upstream. It selects the dialect and the form of the proxy's errors.
     pub enum ProviderKind {
-        /// api.anthropic.com.
+        /// Anthropic.
         Anthropic = "anthropic",
-        /// api.openai.com.
+        /// OpenAI.
         OpenAi = "openai",
-        /// generativelanguage.googleapis.com.
+        /// Google Gemini.
         Gemini = "gemini",
         /// Amazon Bedrock.
         Bedrock = "bedrock",
-        /// Azure OpenAI.
+        /// Azure.
         Azure = "azure",
         /// Google Vertex AI.
         Vertex = "vertex",
-        /// api.deepseek.com.
+        /// DeepSeek.
         DeepSeek = "deepseek",
-        /// api.mistral.ai.
+        /// Mistral.
         Mistral = "mistral",
-        /// api.x.ai.
+        /// xAI.
         Xai = "xai",
-        /// api.minimax.io, api.minimaxi.com.
+        /// MiniMax.
         MiniMax = "minimax",
-        /// Any other server of one of the formats.
+        /// Any other server that speaks one of the formats.
         Compatible = "compatible",
     }
 }

@@ -13,6 +13,7 @@ use super::{client_places::ClientPlaces, fact_memory::FactMemory, request_ids::R
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings, TokenHash},
     budget::Budgets,
+    labels::labelled_enum,
     late::LateStore,
     ledger_api::LedgerApi,
     policy::{ExchangeTimeouts, RotationSettings},
@@ -26,26 +27,26 @@ use crate::{
     upstream::Sender,
 };
 
-/// Reaction to thinking that the provider has bound to another prefix, if replacing results does not help.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnBindingError {
-    /// Resend with the setting that lets the provider drop the thinking.
-    #[default]
-    DropBlock,
-    /// Return the provider's 400 to the client.
-    Surface,
+labelled_enum! {
+    /// Reaction to thinking that the provider has bound to another prefix, if replacing results does not help.
+    pub enum OnBindingError = DropBlock {
+        /// Resend and ask the provider to drop the thinking block.
+        DropBlock = "drop_block",
+        /// Return the refusal to the client.
+        Surface = "surface",
+    }
 }
 
-/// Reaction to a ledger that does not answer, for a body that may contradict what was sent before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnOutage {
-    /// Wait up to 5 seconds, then send a placeholder that is not stored.
-    #[default]
-    Wait,
-    /// Wait up to 5 seconds, then refuse the request with 503.
-    Refuse,
-    /// Wait up to 250 ms, then send a placeholder that is not stored.
-    Degrade,
+labelled_enum! {
+    /// Reaction to a ledger that does not answer, for a body that may contradict what was sent before.
+    pub enum OnOutage = Wait {
+        /// Wait up to 5 seconds, then send a placeholder that is not stored.
+        Wait = "wait",
+        /// Wait up to 5 seconds, then refuse the request with 503.
+        Refuse = "refuse",
+        /// Wait up to 250 ms, then send a placeholder that is not stored.
+        Degrade = "degrade",
+    }
 }
 
 /// Settings of the data path.

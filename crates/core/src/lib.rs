@@ -17,6 +17,7 @@
 //! | [`work`] | counts the steps of work on input, in builds with debug assertions |
 //! | [`splice`] | spans, edits, and the segments that result |
 //! | [`digest`] | hashes over lists of texts |
+//! | [`labels`] | enums whose values have stable names |
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
@@ -33,6 +34,7 @@
 
 pub mod conversation;
 pub mod digest;
+pub mod labels;
 pub mod repair;
 pub mod splice;
 pub mod wire;

@@ -3,39 +3,36 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    TokenHashText,
-    words::{LedgerTlsName, OnOutageName},
-};
+use super::{TokenHashText, Word};
+use crate::{labels::labelled_enum, ledger::DatabaseTls, proxy::OnOutage};
 
 /// `[principals]`: how the proxy identifies callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrincipalsSection {
     /// Rule by which the proxy tells callers apart.
-    pub mode: PrincipalsMode,
+    pub mode: Word<PrincipalsMode>,
     /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
     pub user_header: Option<String>,
     /// Trusts the end user that a request body names, in the same way as `user_header`.
     pub trust_body_user: bool,
 }
 
-/// Rule by which the proxy tells callers apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PrincipalsMode {
-    /// Each credential is a separate caller.
-    #[default]
-    Each,
-    /// All requests come from one caller, whatever credential they present.
-    Single,
+labelled_enum! {
+    /// Rule by which the proxy tells callers apart.
+    pub enum PrincipalsMode = Each {
+        /// Each credential is a separate caller.
+        Each = "each",
+        /// All requests come from one caller, whatever credential they present.
+        Single = "single",
+    }
 }
 
 section! {
     /// `[ledger]`: the store of pinned answers, calls and late results.
     LedgerSection {
         /// Kind of store.
-        pub store: StoreName = StoreName::Sqlite,
+        pub store: Word<StoreName> = Word(StoreName::Sqlite),
         /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
         pub path: Option<String> = None,
         /// URL of the database of `store = "postgres"`, such as `postgres://USER:PASSWORD@HOST/NAME`.
@@ -45,9 +42,9 @@ section! {
         #[schemars(extend("writeOnly" = true))]
         pub listen_url: Option<String> = None,
         /// Encryption of connections to a database on another machine.
-        pub tls: LedgerTlsName = LedgerTlsName::Verify,
+        pub tls: Word<DatabaseTls> = Word(DatabaseTls::Verify),
         /// Creation and changes of the database's tables.
-        pub migrate: MigrateName = MigrateName::Auto,
+        pub migrate: Word<MigrateName> = Word(MigrateName::Auto),
         /// Accepts a database that loses records when its machine fails: one with `fsync = off`.
         pub allow_unsafe: bool = false,
         /// Makes `/readyz` answer 503 while the ledger does not work.
@@ -61,7 +58,7 @@ section! {
         /// Time between the evidence that a conversation was left and the request to undo its calls.
         pub cancel_grace: String = "60s".into(),
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
-        pub keep_seen: KeepSeenName = KeepSeenName::Memory,
+        pub keep_seen: Word<KeepSeenName> = Word(KeepSeenName::Memory),
         /// Appends late results after tool results too, for agents whose users never write.
         pub deliver_in_loops: bool = false,
         /// Serves the task page, over TLS or to this machine, to whoever has a link.
@@ -69,7 +66,7 @@ section! {
         /// Maximum size of a posted result in a request. Of a longer one the beginning and the end are inserted.
         pub result_bytes_max: String = "256KiB".into(),
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.
-        pub on_outage: OnOutageName = OnOutageName::Wait,
+        pub on_outage: Word<OnOutage> = Word(OnOutage::Wait),
         /// Maximum size of the ledger.
         pub bytes_max: String = "1GiB".into(),
         /// Maximum size of the records of one caller.
@@ -77,45 +74,36 @@ section! {
     }
 }
 
-/// Kind of store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StoreName {
-    /// A SQLite file that survives a restart.
-    Sqlite,
-    /// Memory of the process, lost when it ends.
-    Memory,
-    /// A PostgreSQL database that several replicas share.
-    Postgres,
+labelled_enum! {
+    /// Kind of store.
+    pub enum StoreName {
+        /// A SQLite file that survives a restart.
+        Sqlite = "sqlite",
+        /// Memory of the process, lost when it ends.
+        Memory = "memory",
+        /// A PostgreSQL database that several replicas share.
+        Postgres = "postgres",
+    }
 }
 
-impl StoreName {
-    /// Words with their values, for variables.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        ("sqlite", Self::Sqlite),
-        ("memory", Self::Memory),
-        ("postgres", Self::Postgres),
-    ];
+labelled_enum! {
+    /// Creation and changes of the database's tables.
+    pub enum MigrateName {
+        /// The process does it when it starts.
+        Auto = "auto",
+        /// `antiphon store migrate` does it. The process itself then needs no right to create tables.
+        Manual = "manual",
+    }
 }
 
-/// Creation and changes of the database's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MigrateName {
-    /// The process does it when it starts.
-    Auto,
-    /// `antiphon store migrate` does it. The process itself then needs no right to create tables.
-    Manual,
-}
-
-/// Store of results that were only seen in requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeepSeenName {
-    /// Memory of the process.
-    Memory,
-    /// The ledger's store.
-    Disk,
+labelled_enum! {
+    /// Store of results that were only seen in requests.
+    pub enum KeepSeenName {
+        /// Memory of the process.
+        Memory = "memory",
+        /// The ledger's store.
+        Disk = "disk",
+    }
 }
 
 /// `[webhooks.NAME]`: a receiver of events about the calls of some callers.

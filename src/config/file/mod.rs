@@ -10,6 +10,15 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::{
+    labels::labelled_enum,
+    late::IntentUse,
+    provider::ProviderKind,
+    proxy::OnBindingError,
+    repair::{Applicability, Mode, OnLate, Tier},
+    telemetry::LogFormat,
+};
+
 /// Declares a section: each key with its meaning, its type and its default.
 macro_rules! section {
     ($(#[$doc:meta])+ $name:ident { $($(#[$meta:meta])+ pub $key:ident: $type:ty = $default:expr,)+ }) => {
@@ -29,7 +38,7 @@ macro_rules! section {
 mod late;
 mod profile;
 mod timeouts;
-mod words;
+mod word;
 
 pub use late::{
     KeepSeenName, LedgerSection, MigrateName, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName,
@@ -40,10 +49,7 @@ pub use profile::{
     TokenHashText,
 };
 pub use timeouts::{RotationSection, TimeoutsSection};
-pub use words::{
-    CredentialsName, IntentName, KindName, LateName, LeastName, LedgerTlsName, LogFormatName, ModeName,
-    OnBindingErrorName, OnOrganisationChangeName, OnOutageName, TierName,
-};
+pub use word::Word;
 
 /// Configuration of Antiphon: one TOML file in which every key is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -152,9 +158,9 @@ section! {
     /// `[repair]`: handling of breaches of the pairing rules.
     RepairSection {
         /// Reaction of routes to findings, unless their upstream sets `mode`.
-        pub mode: ModeName = ModeName::Repair,
+        pub mode: Word<Mode> = Word(Mode::Repair),
         /// Least safe class of action that the proxy still applies.
-        pub least: LeastName = LeastName::Lossy,
+        pub least: Word<Applicability> = Word(Applicability::Lossy),
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
         pub hygiene: bool = true,
         /// Also moves text out of places where the provider accepts none, and opens histories without a user's message.
@@ -164,11 +170,11 @@ section! {
         /// Puts back what an answer carried and the client has dropped: reasoning, thought signatures, containers.
         pub continuity: bool = true,
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
-        pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
+        pub on_binding_error: Word<OnBindingError> = Word(OnBindingError::DropBlock),
         /// Removes thinking of another provider or account from finished turns, if the provider refuses it.
         pub foreign_thinking: bool = true,
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
-        pub late: LateName = LateName::Keep,
+        pub late: Word<OnLate> = Word(OnLate::Keep),
     }
 }
 
@@ -176,7 +182,7 @@ section! {
     /// `[log]`: log lines on stderr.
     LogSection {
         /// Format of a line.
-        pub format: LogFormatName = LogFormatName::Auto,
+        pub format: Word<LogFormat> = Word(LogFormat::Auto),
         /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
         pub level: String = "info".into(),
     }
@@ -200,14 +206,24 @@ pub struct UpstreamSection {
     /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
     pub url: Option<String>,
     /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
-    pub kind: Option<KindName>,
+    pub kind: Option<Word<ProviderKind>>,
     /// Reaction of its routes to findings. Default: `repair.mode`.
-    pub mode: Option<ModeName>,
+    pub mode: Option<Word<Mode>>,
     /// Credential to send upstream. Default: `profiles` if there are any, else `passthrough`.
-    pub credentials: Option<CredentialsName>,
+    pub credentials: Option<Word<CredentialsName>>,
     /// Your own credentials. The proxy sends one of them instead of the client's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<ProfileSection>,
+}
+
+labelled_enum! {
+    /// Credential that the proxy sends upstream.
+    pub enum CredentialsName {
+        /// The client's own credential, unchanged.
+        Passthrough = "passthrough",
+        /// The credential of one of your profiles.
+        Profiles = "profiles",
+    }
 }
 
 /// `[tools."NAME"]`: properties of a tool.
@@ -215,13 +231,13 @@ pub struct UpstreamSection {
 #[serde(default, deny_unknown_fields)]
 pub struct ToolSection {
     /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
-    pub tier: TierName,
+    pub tier: Word<Tier>,
     /// Longest time that a call of the tool takes. At most `ledger.session_idle` and at most `ledger.ttl`.
     pub max_duration: Option<String>,
     /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
     pub provisional: bool,
     /// Calls that get the result of an earlier call with the same input, within `window`. The proxy marks it as such.
-    pub intent: IntentName,
+    pub intent: Word<IntentUse>,
     /// Time after a result in which another call with the same input does not run the tool again. Default: 0s for `read`,
     /// 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
     pub window: Option<String>,

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OnOrganisationChangeName;
+use super::Word;
+use crate::policy::OnOrganisationChange;
 
 section! {
     /// `[timeouts]`: timeouts of an exchange.
@@ -53,6 +54,6 @@ section! {
         /// Longest cooldown of its own profile that a lane waits for, instead of moving to another profile.
         pub wait: String = "10s".into(),
         /// Reaction if only a profile of another organisation is left.
-        pub on_organisation_change: OnOrganisationChangeName = OnOrganisationChangeName::Surface,
+        pub on_organisation_change: Word<OnOrganisationChange> = Word(OnOrganisationChange::Surface),
     }
 }

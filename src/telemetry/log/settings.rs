@@ -17,17 +17,18 @@ use tracing_subscriber::{
 };
 
 use super::{json_format::JsonFormat, text_format::TextFormat, writer::LogOutput};
+use crate::labels::labelled_enum;
 
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
-    #[default]
-    Auto,
-    /// One JSON object per line.
-    Json,
-    /// Text for people.
-    Text,
+labelled_enum! {
+    /// The format of log lines.
+    pub enum LogFormat = Auto {
+        /// Text on a terminal, else JSON.
+        Auto = "auto",
+        /// One JSON object per line.
+        Json = "json",
+        /// Text for people.
+        Text = "text",
+    }
 }
 
 /// The settings of the log.

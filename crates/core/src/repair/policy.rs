@@ -3,83 +3,60 @@
 use std::collections::BTreeMap;
 
 use super::texts::Placeholder;
+use crate::labels::labelled_enum;
 
-/// The treatment of findings on a route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Repairs what can be repaired and forwards the request.
-    #[default]
-    Repair,
-    /// Returns 400 in the provider's error shape, with every finding.
-    Strict,
-    /// Forwards the request unchanged and counts its findings.
-    Observe,
-}
+// Operators read the meanings of these values in the schema of the configuration.
 
-impl Mode {
-    /// Returns the name in configuration, headers and logs.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Repair => "repair",
-            Self::Strict => "strict",
-            Self::Observe => "observe",
-        }
+labelled_enum! {
+    /// The treatment of findings on a route.
+    pub enum Mode = Repair {
+        /// Repair the body as far as possible and forward it.
+        Repair = "repair",
+        /// Answer 400 in the provider's format, with every finding.
+        Strict = "strict",
+        /// Forward the body unchanged and count the findings.
+        Observe = "observe",
     }
 }
 
-/// The safety class of an action, from the least to the most safe.
-///
-/// A policy allows every class from its least safe one upwards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Applicability {
-    /// Removes bytes without content of their own.
-    #[default]
-    Lossy,
-    /// Writes an invented result.
-    Inventive,
-    /// Turns a result into marked text.
-    Salvage,
-    /// Moves real results to their places.
-    Lossless,
-}
-
-/// The reversibility of a tool's effects. It selects the text of a placeholder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Tier {
-    /// Reads only: safe to run again.
-    Read,
-    /// Can be undone.
-    Revertible,
-    /// Persists.
-    Durable,
-    /// Cannot be undone. The tier of tools that are not configured.
-    #[default]
-    OneWay,
-}
-
-impl Tier {
-    /// Every tier, which are the values of the metric label.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Revertible, Self::Durable, Self::OneWay];
-
-    /// Returns the name in configuration and metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Revertible => "revertible",
-            Self::Durable => "durable",
-            Self::OneWay => "one_way",
-        }
+labelled_enum! {
+    /// The safety class of an action, from the least to the most safe.
+    ///
+    /// A policy allows every class from its least safe one upwards.
+    pub enum Applicability = Lossy {
+        /// Also remove redundant bytes, such as an equal duplicate.
+        Lossy = "lossy",
+        /// At most write a marked placeholder for a missing result.
+        Inventive = "inventive",
+        /// At most keep a result as marked text.
+        Salvage = "salvage",
+        /// Only move real results to their calls.
+        Lossless = "lossless",
     }
 }
 
-/// The treatment of a real result elsewhere whose call was given a placeholder earlier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnLate {
-    /// Keeps the placeholder and quotes the result in its place.
-    #[default]
-    Keep,
-    /// Moves the result to its call.
-    Move,
+labelled_enum! {
+    /// The reversibility of a tool's effects. It selects the text of a placeholder.
+    pub enum Tier = OneWay {
+        /// Reads only, safe to run again.
+        Read = "read",
+        /// Can be undone.
+        Revertible = "revertible",
+        /// Permanent.
+        Durable = "durable",
+        /// Cannot be undone.
+        OneWay = "one_way",
+    }
+}
+
+labelled_enum! {
+    /// The treatment of a real result elsewhere whose call was given a placeholder earlier.
+    pub enum OnLate = Keep {
+        /// Keep the placeholder and quote the result in place.
+        Keep = "keep",
+        /// Move the result to its call.
+        Move = "move",
+    }
 }
 
 /// Treatment of foreign thinking.

@@ -5,19 +5,21 @@ use std::{path::PathBuf, time::Duration};
 use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 
+use antiphon_core::labels::labelled_enum;
+
 use crate::secret::Secret;
 
 /// Timeout of a new connection, to whichever host of the URL. Shorter than that of a read.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Demands on the encryption of connections to the database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DatabaseTls {
-    /// A database on another machine needs a certificate that is valid for its name, like libpq's `verify-full`.
-    #[default]
-    Verify,
-    /// Connections may be plain, and certificates are not verified.
-    Insecure,
+labelled_enum! {
+    /// Demands on the encryption of connections to a database on another machine. `Verify` is libpq's `verify-full`.
+    pub enum DatabaseTls = Verify {
+        /// TLS, with a certificate that is valid for the host.
+        Verify = "verify",
+        /// TLS if the database offers it, with any certificate.
+        Insecure = "insecure",
+    }
 }
 
 /// The database of a shared ledger, and the demands on it.
