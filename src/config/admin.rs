@@ -4,10 +4,9 @@ use std::{net::SocketAddr, path::Path};
 
 use super::{
     ReadFile, VariableLookup,
-    file::TokenHashText,
-    lowering::{Lowering, any_loopback_port},
+    file::Written,
+    lowering::Lowering,
     problem::Problem,
-    values,
     variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
 use crate::{auth::TokenHash, server::ServerSettings};
@@ -41,24 +40,15 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
         Ok(token) => {
             // Only the hash is stored, so that `config print` cannot show the token.
             let hash = TokenHash::hash_token(token.as_bytes()).to_string();
-            lowering.file.server.admin_token = Some(TokenHashText(hash));
+            lowering.file.server.admin_token = Some(Written::new(hash));
         }
         Err(problem) => lowering.problems.push(problem),
     }
 }
 
-/// Returns the hash of the admin token. `None` if anybody on this machine may use the admin listener.
-pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
-    let token = lowering.file.server.admin_token.clone()?;
-    lowering.value_or_report(TOKEN, values::parse_token_hash(&token, "its hash"))
-}
-
 /// Returns the address of the admin listener. Without a token only loopback is allowed.
 pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSettings, has_token: bool) -> SocketAddr {
-    let text = lowering.file.server.admin_listen.clone();
-    let address = lowering
-        .value_or_report(LISTEN, values::parse_address(&text))
-        .unwrap_or_else(any_loopback_port);
+    let address = lowering.file.server.admin_listen.address();
     if !address.ip().is_loopback() && !has_token {
         let flaw = Problem::of_value(format!(
             "{address} is reachable from other machines, and no token is required there"

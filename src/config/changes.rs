@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{Config, LoadedConfig, read::join_key};
+use super::{Config, LoadedConfig, file::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
 const RESTART_ONLY: [&str; 19] = [

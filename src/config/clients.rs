@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    file::{ClientLimitsSection, ClientTokenEntry},
+    file::{
+        ClientLimitsSection, ClientTokenEntry, join_key,
+        values::{ClientTokenHash, check_label},
+    },
     lowering::Lowering,
     problem::Problem,
-    read, values,
 };
 use crate::{
     auth::{ClientTokens, TokenHash, TokenLimits},
@@ -16,19 +18,14 @@ use crate::{
 /// Builds the client tokens by name.
 pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     let mut entries: Vec<(String, TokenHash)> = Vec::new();
-    for (name, mut entry) in lowering.file.client_tokens.clone() {
-        let table = read::join_key("client_tokens", &name);
-        let named = lowering.value_or_report(&table, values::check_label(&name));
+    for (name, entry) in lowering.file.client_tokens.clone() {
+        let table = join_key("client_tokens", &name);
+        let named = lowering.value_or_report(&table, check_label(&name));
         let key = match &entry {
             ClientTokenEntry::Hash(_) => table,
-            ClientTokenEntry::Table(_) => read::join_key(&table, "token"),
+            ClientTokenEntry::Table(_) => join_key(&table, "token"),
         };
-        // An unusable value has its own problem.
-        if lowering.has_problem(&key) {
-            continue;
-        }
-        let hash = values::parse_token_hash(entry.hash_mut(), "this line");
-        let Some(hash) = lowering.value_or_report(&key, hash) else {
+        let Some(&ClientTokenHash(hash)) = entry.hash().value() else {
             continue;
         };
         // The token is all that tells two clients apart.
@@ -60,10 +57,10 @@ pub(super) fn lower_personal_tokens(lowering: &Lowering) -> BTreeSet<String> {
 pub(super) fn lower_client_limits(lowering: &mut Lowering, upstreams: &[Upstream]) -> BTreeMap<String, TokenLimits> {
     let mut limits = BTreeMap::new();
     for (name, section) in lowering.file.client_limits.clone() {
-        let key = read::join_key("client_limits", &name);
+        let key = join_key("client_limits", &name);
         let by_certificate = lowering.file.client_certificates.contains_key(&name);
         // The reader leaves out a token whose value has the wrong type, which has its own problem.
-        let token = read::join_key("client_tokens", &name);
+        let token = join_key("client_tokens", &name);
         let is_known = lowering.file.client_tokens.contains_key(&name) || by_certificate;
         if !is_known && !lowering.has_problem(&token) {
             let flaw = Problem::of_value("there is no client token of this name");
@@ -73,7 +70,7 @@ pub(super) fn lower_client_limits(lowering: &mut Lowering, upstreams: &[Upstream
             );
         }
         check_upstreams(lowering, &key, &section, upstreams);
-        limits.insert(name, lower_limits(lowering, &key, section));
+        limits.insert(name, token_limits(section));
     }
     limits
 }
@@ -82,9 +79,9 @@ pub(super) fn lower_client_limits(lowering: &mut Lowering, upstreams: &[Upstream
 fn check_upstreams(lowering: &mut Lowering, key: &str, section: &ClientLimitsSection, upstreams: &[Upstream]) {
     let known = |name: &str| upstreams.iter().any(|upstream| upstream.name == name);
     for (i, name) in section.upstreams.iter().enumerate() {
-        let item = format!("{}[{i}]", read::join_key(key, "upstreams"));
+        let item = format!("{}[{i}]", join_key(key, "upstreams"));
         // An item that is not a string, and an upstream with a problem, already have their own.
-        let table = read::join_key("upstreams", name);
+        let table = join_key("upstreams", name);
         if known(name) || lowering.has_problem(&item) || lowering.file.upstreams.contains_key(name) {
             continue;
         }
@@ -97,22 +94,10 @@ fn check_upstreams(lowering: &mut Lowering, key: &str, section: &ClientLimitsSec
 }
 
 /// Builds the limits of one token.
-fn lower_limits(lowering: &mut Lowering, key: &str, section: ClientLimitsSection) -> TokenLimits {
-    // Zero would mean a token that is never served.
-    if section.max_concurrent == Some(0) {
-        let flaw = Problem::of_value("expected at least 1").with_hint("remove the token to refuse its client");
-        lowering.report_problem(&read::join_key(key, "max_concurrent"), flaw);
-    }
-    let percent = section
-        .retry_percent
-        .map(|percent| u8::try_from(percent).ok().filter(|percent| *percent <= 100));
-    if percent == Some(None) {
-        let flaw = Problem::of_value("expected a whole number of percent from 0 to 100");
-        lowering.report_problem(&read::join_key(key, "retry_percent"), flaw);
-    }
+fn token_limits(section: ClientLimitsSection) -> TokenLimits {
     TokenLimits {
         upstreams: section.upstreams,
         max_concurrent: section.max_concurrent,
-        retry_percent: percent.flatten(),
+        retry_percent: section.retry_percent.and_then(|percent| u8::try_from(percent).ok()),
     }
 }

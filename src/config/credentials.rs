@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::{
     VariableLookup,
-    file::{CommandWord, ProfileSection},
-    lowering::{Lowering, TIMEOUT_MIN},
+    file::{CommandWord, ProfileSection, ServerSection},
+    lowering::Lowering,
     problem::Problem,
-    values,
     variables::{AWS_FULL_URI, AWS_RELATIVE_URI, AWS_TOKEN, AWS_TOKEN_FILE},
 };
 use crate::auth::{
@@ -19,8 +18,6 @@ use crate::auth::{
 
 /// Shortest interval between two readings of a file.
 const POLL_MIN: Duration = Duration::from_millis(100);
-/// Shortest refresh interval of a token.
-const REFRESH_MIN: Duration = Duration::from_secs(1);
 
 /// Variables of AWS containers.
 #[derive(Debug, Default)]
@@ -94,23 +91,21 @@ pub(super) fn lower_command(lowering: &mut Lowering, key: &str, words: &[Command
 
 /// Returns the refresh interval of a profile's token.
 pub(super) fn lower_token_refresh(lowering: &mut Lowering, key: &str, section: &ProfileSection) -> Duration {
-    let Some(text) = &section.token_refresh else {
+    let Some(interval) = &section.token_refresh else {
         return TOKEN_REFRESH;
     };
     if section.token_command.is_none() {
         let flaw = Problem::of_value("only tokens of a token_command are refreshed");
         lowering.report_problem(key, flaw.with_hint("write token_command, or remove this line"));
     }
-    lowering.duration_or_report(key, text, REFRESH_MIN)
+    interval.duration()
 }
 
 /// Returns the interval at which files are read again; `None` if they are not.
-pub(super) fn lower_secret_poll(lowering: &mut Lowering) -> Option<Duration> {
-    let text = lowering.file.server.secret_poll.clone();
-    let poll = values::parse_duration(&text, Duration::ZERO);
-    let poll = lowering.value_or_report("server.secret_poll", poll)?;
+pub(super) fn secret_poll(section: &ServerSection) -> Option<Duration> {
+    let poll = section.secret_poll.duration();
     // A shorter interval would only cost work.
-    (poll >= TIMEOUT_MIN).then_some(poll.max(POLL_MIN))
+    (!poll.is_zero()).then_some(poll.max(POLL_MIN))
 }
 
 /// Returns the source of a profile whose credential is in files; `None` if none is, or if they are not read again.

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReadFile, VariableLookup,
-    file::{KeepSeenName, LedgerSection, MigrateName, StoreName},
+    file::{KeepSeenName, LedgerSection, MigrateName, StoreName, Written, values::Size},
     lowering::Lowering,
     problem::Problem,
-    values,
     variables::{LEDGER_URL, LEDGER_URL_FILE},
 };
 use crate::{
@@ -84,18 +83,13 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
             }
         }
     }
-    let mut size = |key: &str, text: &str| {
-        let size = lowering
-            .value_or_report(&format!("ledger.{key}"), values::parse_size(text))
-            .unwrap_or_default();
-        u64::try_from(size).unwrap_or(u64::MAX)
-    };
+    let size = |text: &Written<Size>| u64::try_from(text.bytes()).unwrap_or(u64::MAX);
     LedgerConfig {
         place,
         keeps_seen: section.keep_seen.0 == KeepSeenName::Disk,
         settings: LedgerSettings {
-            bytes_max: size("bytes_max", &section.bytes_max),
-            principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
+            bytes_max: size(&section.bytes_max),
+            principal_bytes_max: size(&section.principal_bytes_max),
         },
         ready_requires: section.ready_requires,
     }

@@ -6,15 +6,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
     current_file::CurrentFile,
+    file::{ConfigFile, Written},
     late, ledger,
-    lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
+    lowering::Lowering,
     overlay::{self, Flags},
     problem::{ConfigError, FilePlace, Problem},
     profiles::{self, LoweredProfiles},
@@ -22,12 +22,11 @@ use super::{
     secrets::is_private,
     timeouts, tls,
     traces::{self, OtelEnvironment},
-    trusted_file, upstreams, values,
+    trusted_file, upstreams,
     variables::CONFIG,
 };
 use crate::{
     budget,
-    policy::ExchangeTimeouts,
     proxy::ProxySettings,
     regular_file::{read_regular, read_text},
     repair::{OnForeignThinking, RepairPolicy},
@@ -115,6 +114,7 @@ pub fn build_config(
     ledger::overlay_ledger_url(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::from_variables(&variable);
     traces::overlay_traces(&mut lowering, &otel);
+    lowering.check_values();
     let environment = ForeignEnvironment {
         proxies: proxy_environment(&variable),
         otel,
@@ -185,12 +185,17 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         container,
     } = environment;
     let [tls, admin_tls] = tls::lower_tls(lowering, read_file);
-    let server = lower_server(lowering, tls);
-    let admin_token = admin::lower_admin_token(lowering);
+    let server = server_settings(&lowering.file, tls);
+    let admin_token = lowering
+        .file
+        .server
+        .admin_token
+        .as_ref()
+        .and_then(Written::value)
+        .copied();
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
-    let clocks = timeouts::lower_timeouts(lowering);
-    let upstream = timeouts::lower_upstream_settings(lowering, &clocks, proxies);
-    let mut proxy = lower_proxy(lowering, clocks);
+    let upstream = timeouts::upstream_settings(&lowering.file.timeouts, proxies);
+    let mut proxy = lower_proxy(lowering);
     let body_memory_max = lower_body_memory(lowering, proxy.inspect_bytes_max);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = ledger::lower_ledger(lowering);
@@ -200,17 +205,11 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     proxy.client_tokens = proxy.client_tokens.with_limits(limits);
     let LoweredProfiles { profiles, sources } = profiles::lower_profiles(lowering, read_file, &container);
     profiles::check_exposure(lowering, &server, &profiles);
-    // The level is checked now: after a reload a bad one could no longer be refused.
-    let level = lowering.file.log.level.clone();
-    lowering.value_or_report(
-        "log.level",
-        LogSettings::check_level(&level).map_err(|(message, hint)| Problem::of_value(message).with_hint(hint)),
-    );
     let log = LogSettings {
         format: lowering.file.log.format.0,
-        level,
+        level: lowering.file.log.level.written().to_owned(),
     };
-    let traces = traces::lower_traces(lowering, &otel);
+    let traces = traces::trace_settings(&lowering.file.traces, &otel);
     Config {
         server,
         body_memory_max,
@@ -232,41 +231,31 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
 }
 
 /// Builds the settings of the data listener.
-fn lower_server(lowering: &mut Lowering, tls: Option<ListenerTls>) -> ServerSettings {
-    let file = lowering.file.server.clone();
-    // Zero would mean a proxy that never accepts a connection.
-    if file.connections_max == 0 {
-        lowering.report_problem("server.connections_max", Problem::of_value("expected at least 1"));
-    }
-    if file.connections_per_address_max == Some(0) {
-        let flaw = Problem::of_value("expected at least 1");
-        lowering.report_problem("server.connections_per_address_max", flaw);
-    }
+fn server_settings(file: &ConfigFile, tls: Option<ListenerTls>) -> ServerSettings {
+    let section = &file.server;
     // One client must not take all places.
-    let quarter = (file.connections_max / 4).max(1);
+    let quarter = (section.connections_max / 4).max(1);
     ServerSettings {
-        listen: lowering
-            .value_or_report("server.listen", values::parse_address(&file.listen))
-            .unwrap_or_else(any_loopback_port),
-        connections_max: file.connections_max,
-        connections_per_address_max: file.connections_per_address_max.unwrap_or(quarter),
-        trusted_proxies: lowering.items_or_report(
-            "server.trusted_proxies",
-            &file.trusted_proxies,
-            values::parse_address_range,
-        ),
-        header_timeout: lowering.duration_or_report("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
-        client_stall: timeouts::lower_client_stall(lowering),
-        drain_delay: lowering.duration_or_report("server.drain_delay", &file.drain_delay, Duration::ZERO),
-        drain_timeout: lowering.duration_or_report("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
+        listen: section.listen.address(),
+        connections_max: section.connections_max,
+        connections_per_address_max: section.connections_per_address_max.unwrap_or(quarter),
+        trusted_proxies: section
+            .trusted_proxies
+            .iter()
+            .filter_map(Written::value)
+            .copied()
+            .collect(),
+        header_timeout: section.header_timeout.duration(),
+        client_stall: file.timeouts.client_stall.duration(),
+        drain_delay: section.drain_delay.duration(),
+        drain_timeout: section.drain_timeout.duration(),
         tls,
     }
 }
 
 /// Returns the memory of all request bodies. `None` if it depends on the machine.
 fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Option<u64> {
-    let text = lowering.file.server.body_memory_max.clone();
-    let bytes = lowering.value_or_report("server.body_memory_max", values::parse_body_memory(&text))??;
+    let bytes = lowering.file.server.body_memory_max.value_or_default().0?;
     let least = budget::least_body_memory(inspect_bytes_max);
     if bytes < least {
         let problem = Problem::of_value(format!(
@@ -278,42 +267,42 @@ fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Optio
 }
 
 /// Builds the settings of the data path.
-fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
-    let file = lowering.file.server.clone();
-    let tools = lowering.file.tools.iter();
-    let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.0)).collect();
+fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
+    let client_tokens =
+        clients::lower_client_tokens(lowering).with_certificates(tls::lower_client_certificates(lowering));
+    let file = &lowering.file;
+    let (server, repair) = (&file.server, &file.repair);
+    let origins = server.allow_origins.iter().filter_map(Written::value);
+    let hosts = server.allow_hosts.iter().filter_map(Written::value);
     ProxySettings {
-        inspect_bytes_max: lowering
-            .value_or_report("server.inspect_bytes_max", values::parse_size(&file.inspect_bytes_max))
-            .unwrap_or_default(),
-        upload_idle_timeout: lowering.duration_or_report(
-            "server.upload_idle_timeout",
-            &file.upload_idle_timeout,
-            TIMEOUT_MIN,
-        ),
-        allow_origins: lowering.items_or_report("server.allow_origins", &file.allow_origins, values::parse_origin),
-        allow_hosts: lowering.items_or_report("server.allow_hosts", &file.allow_hosts, values::parse_host_name),
-        trust_mode_header: file.trust_mode_header,
+        inspect_bytes_max: server.inspect_bytes_max.bytes(),
+        upload_idle_timeout: server.upload_idle_timeout.duration(),
+        allow_origins: origins.map(|origin| origin.0.clone()).collect(),
+        allow_hosts: hosts.map(|host| host.0.clone()).collect(),
+        trust_mode_header: server.trust_mode_header,
         policy: RepairPolicy {
-            late: lowering.file.repair.late.0,
-            least_safe: lowering.file.repair.least.0,
-            hygiene: lowering.file.repair.hygiene,
-            shapes: lowering.file.repair.shapes,
-            malformed_calls: lowering.file.repair.malformed_calls,
-            continuity: lowering.file.repair.continuity,
-            tiers,
-            foreign_thinking: if lowering.file.repair.foreign_thinking {
+            late: repair.late.0,
+            least_safe: repair.least.0,
+            hygiene: repair.hygiene,
+            shapes: repair.shapes,
+            malformed_calls: repair.malformed_calls,
+            continuity: repair.continuity,
+            tiers: file
+                .tools
+                .iter()
+                .map(|(name, tool)| (name.clone(), tool.tier.0))
+                .collect(),
+            foreign_thinking: if repair.foreign_thinking {
                 OnForeignThinking::Remove
             } else {
                 OnForeignThinking::Ignore
             },
         },
-        on_binding_error: lowering.file.repair.on_binding_error.0,
-        on_outage: lowering.file.ledger.on_outage.0,
-        timeouts: clocks,
-        rotation: timeouts::lower_rotation(lowering),
-        client_tokens: clients::lower_client_tokens(lowering)
-            .with_certificates(tls::lower_client_certificates(lowering)),
-        principals: late::lower_principals(lowering),
+        on_binding_error: repair.on_binding_error.0,
+        on_outage: file.ledger.on_outage.0,
+        timeouts: timeouts::exchange_timeouts(&file.timeouts),
+        rotation: timeouts::rotation_settings(&file.rotation),
+        client_tokens,
+        principals: late::principal_settings(&file.principals),
     }
 }

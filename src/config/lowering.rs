@@ -1,16 +1,12 @@
 //! State of the conversion from file to settings. It collects every problem and stops at none.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use super::{
-    file::ConfigFile,
+    file::{ConfigFile, FileValue as _},
     problem::{FilePlace, Problem},
     secrets::FileSecrets,
-    values,
 };
-
-/// Shortest timeout that may be configured.
-pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// Values of the file as far as they are usable, their origin, and the problems found so far.
 #[derive(Debug, Default)]
@@ -27,6 +23,18 @@ pub(super) struct Lowering {
 }
 
 impl Lowering {
+    /// Reports the problem of every value that is unusable by itself.
+    pub(super) fn check_values(&mut self) {
+        let mut flaws = Vec::new();
+        self.file.check("", &mut |key, flaw| flaws.push((key.to_owned(), flaw)));
+        for (key, flaw) in flaws {
+            // An item that is not a string already has its own problem; the reader replaced it by an empty text.
+            if !self.has_problem(&key) {
+                self.report_problem(&key, flaw);
+            }
+        }
+    }
+
     /// Reports a problem with the value of `key`, under the name of the variable or flag that set it.
     pub(super) fn report_problem(&mut self, key: &str, flaw: Problem) {
         // A value from a variable or flag replaced that of the file, so the file's line would mislead.
@@ -46,34 +54,4 @@ impl Lowering {
     pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, Problem>) -> Option<T> {
         value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
-
-    /// Parses the items of the list `key`, and reports the problem of each that has one.
-    pub(super) fn items_or_report<T>(
-        &mut self,
-        key: &str,
-        texts: &[String],
-        parse: impl Fn(&str) -> Result<T, Problem>,
-    ) -> Vec<T> {
-        let mut parsed = Vec::new();
-        for (i, text) in texts.iter().enumerate() {
-            let key = format!("{key}[{i}]");
-            // An item that is not a string already has its own problem; the reader replaced it by an empty text.
-            if !self.has_problem(&key) {
-                parsed.extend(self.value_or_report(&key, parse(text)));
-            }
-        }
-        parsed
-    }
-
-    /// Parses the duration of `key`, or reports its problem and returns zero.
-    pub(super) fn duration_or_report(&mut self, key: &str, text: &str, min: Duration) -> Duration {
-        // The zero is never used: a configuration with a problem is not returned.
-        self.value_or_report(key, values::parse_duration(text, min))
-            .unwrap_or_default()
-    }
-}
-
-/// Returns the stand-in for an address that has a problem.
-pub(super) fn any_loopback_port() -> std::net::SocketAddr {
-    std::net::SocketAddr::from(([127, 0, 0, 1], 0))
 }

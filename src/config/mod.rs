@@ -26,7 +26,6 @@ mod tls;
 mod traces;
 mod trusted_file;
 mod upstreams;
-mod values;
 mod variables;
 mod webhooks;
 
@@ -35,6 +34,7 @@ use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 pub use changes::ConfigChanges;
 pub use current_file::CurrentFile;
 pub use default_paths::{default_ledger_path, default_token_path, find_default_config, user_config_path};
+pub use file::values::check_client_name;
 pub use file::{ConfigFile, file_schema};
 pub use ledger::{LedgerConfig, LedgerPlace};
 pub use lower::{
@@ -43,7 +43,6 @@ pub use lower::{
 pub use overlay::Flags;
 pub use problem::{ConfigError, FilePlace, Problem};
 pub use tls::exposed_key_warning;
-pub use values::check_client_name;
 pub use variables::VARIABLES;
 
 use crate::{

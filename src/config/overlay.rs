@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::default_paths::find_default_config;
 use super::{
     VariableLookup,
-    file::{ConfigFile, Word},
+    file::{ConfigFile, Word, Written, join_key},
     lowering::Lowering,
     problem::Problem,
     read,
@@ -51,26 +51,28 @@ type KeyWriter<T> = fn(&mut ConfigFile, T);
 
 /// Keys with one text: the key, its variable, and its place in the file.
 const TEXT_KEYS: [(&str, &str, KeyWriter<String>); 5] = [
-    ("server.listen", LISTEN, |file, text| file.server.listen = text),
+    ("server.listen", LISTEN, |file, text| {
+        file.server.listen = Written::new(text)
+    }),
     ("server.admin_listen", ADMIN_LISTEN, |file, text| {
-        file.server.admin_listen = text;
+        file.server.admin_listen = Written::new(text);
     }),
     ("server.drain_timeout", DRAIN_TIMEOUT, |file, text| {
-        file.server.drain_timeout = text;
+        file.server.drain_timeout = Written::new(text);
     }),
     ("ledger.path", LEDGER_PATH, |file, text| file.ledger.path = Some(text)),
     ("ledger.bytes_max", LEDGER_BYTES_MAX, |file, text| {
-        file.ledger.bytes_max = text;
+        file.ledger.bytes_max = Written::new(text);
     }),
 ];
 
 /// Keys with a list of texts: the key, its variable, and its place in the file.
 const LIST_KEYS: [(&str, &str, KeyWriter<Vec<String>>); 2] = [
     ("server.allow_hosts", ALLOW_HOSTS, |file, list| {
-        file.server.allow_hosts = list;
+        file.server.allow_hosts = list.into_iter().map(Written::new).collect();
     }),
     ("server.allow_origins", ALLOW_ORIGINS, |file, list| {
-        file.server.allow_origins = list;
+        file.server.allow_origins = list.into_iter().map(Written::new).collect();
     }),
 ];
 
@@ -169,7 +171,7 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &VariableLook
         .or_else(|| Some((variable(LOG)?, LOG)))
         .or_else(|| Some((foreign()?, RUST_LOG)));
     if let Some((level, origin)) = given {
-        lowering.file.log.level = level;
+        lowering.file.log.level = Written::new(level);
         lowering.origins.insert("log.level".into(), origin.into());
     }
 }
@@ -193,10 +195,10 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
             continue;
         }
         seen.push(name);
-        lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
-        let key = read::join_key("upstreams", name);
+        lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(Written::new(url));
+        let key = join_key("upstreams", name);
         // A problem of the name is reported under the table, one of the URL under its key.
-        lowering.origins.insert(read::join_key(&key, "url"), origin.to_owned());
+        lowering.origins.insert(join_key(&key, "url"), origin.to_owned());
         lowering.origins.insert(key, origin.to_owned());
     }
 }

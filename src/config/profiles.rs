@@ -9,12 +9,10 @@ use std::{
 use super::{
     ReadFile,
     credentials::{self, ContainerEnvironment},
-    file::{self, CredentialsName, Word},
+    file::{CredentialsName, ProfileSection, UpstreamSection, Word, Written, join_key, values::check_label},
     lowering::Lowering,
     problem::Problem,
-    read,
     upstreams::credentials_or_default,
-    values,
 };
 use crate::{
     auth::{
@@ -25,8 +23,6 @@ use crate::{
     server::ServerSettings,
 };
 
-/// Weights that a profile may have.
-const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
 /// Hint that lists the kinds of credentials.
 const ONE_CREDENTIAL: &str = "write one of api_key, api_key_file, bearer, bearer_file, token_command, \
                               aws_credential_process, aws_container_credentials, or aws_access_key_id and \
@@ -88,7 +84,7 @@ struct ProfileContext<'a> {
 impl ProfileContext<'_> {
     /// Returns the full key of a field of the profile.
     fn field_key(&self, name: &str) -> String {
-        read::join_key(&self.key, name)
+        join_key(&self.key, name)
     }
 }
 
@@ -99,16 +95,13 @@ pub(super) fn lower_profiles(
     container: &ContainerEnvironment,
 ) -> LoweredProfiles {
     let mut all = LoweredProfiles::default();
-    let poll = credentials::lower_secret_poll(lowering);
+    let poll = credentials::secret_poll(&lowering.file.server);
     for (name, section) in lowering.file.upstreams.clone() {
-        let key = read::join_key("upstreams", &name);
+        let key = join_key("upstreams", &name);
         check_credentials(lowering, &key, &section);
         // A bad URL or kind is reported with the upstream. Here it only decides which checks apply.
-        let url = section
-            .url
-            .as_deref()
-            .and_then(|url| values::parse_upstream_url(url).ok());
-        let host = url.as_ref().map_or("", |url| url.authority.host());
+        let url = section.url.as_ref().and_then(Written::value);
+        let host = url.map_or("", |url| url.authority.host());
         let kind = section
             .kind
             .map_or_else(|| ProviderKind::infer_kind(&name, host), |Word(kind)| kind);
@@ -146,8 +139,8 @@ pub(super) fn lower_profiles(
 }
 
 /// Reports `credentials` that contradict the list of profiles.
-fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::UpstreamSection) {
-    let key = read::join_key(key, "credentials");
+fn check_credentials(lowering: &mut Lowering, key: &str, section: &UpstreamSection) {
+    let key = join_key(key, "credentials");
     // The reader removed an unusable word, so the default would be compared instead.
     let unusable = lowering.places.contains_key(&key) && section.credentials.is_none();
     match (credentials_or_default(section), section.profiles.is_empty()) {
@@ -171,7 +164,7 @@ fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstrea
 fn lower_profile(
     lowering: &mut Lowering,
     at: &ProfileContext<'_>,
-    section: &file::ProfileSection,
+    section: &ProfileSection,
 ) -> Option<(Profile, Option<CredentialSource>)> {
     let name_key = at.field_key("name");
     let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
@@ -181,42 +174,8 @@ fn lower_profile(
         );
         None
     } else {
-        lowering.value_or_report(&name_key, values::check_label(&section.name))
+        lowering.value_or_report(&name_key, check_label(&section.name))
     };
-    let weight = u32::try_from(section.weight)
-        .ok()
-        .filter(|weight| WEIGHTS.contains(weight));
-    if weight.is_none() {
-        let flaw = Problem::of_value(format!(
-            "expected a weight from {} to {}",
-            WEIGHTS.start(),
-            WEIGHTS.end()
-        ));
-        lowering.report_problem(&at.field_key("weight"), flaw);
-    }
-    if let Some(text) = &section.organisation {
-        lowering.value_or_report(&at.field_key("organisation"), check_word(text));
-    }
-    for (i, model) in section.models.iter().enumerate() {
-        let key = format!("{}[{i}]", at.field_key("models"));
-        // A lone `*` at the end is the only pattern that the match supports.
-        let usable = check_word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
-        // An item that is not a string already has its own problem; the reader replaced it by an empty text.
-        if !usable && !lowering.has_problem(&key) {
-            let flaw = Problem::of_value("expected the name of a model, or a prefix with one `*` at the end");
-            lowering.report_problem(&key, flaw);
-        }
-    }
-    let max_concurrent = section
-        .max_concurrent
-        .map(|most| u32::try_from(most).ok().filter(|most| *most > 0));
-    if max_concurrent == Some(None) {
-        let flaw = Problem::of_value(format!("expected a number from 1 to {}", u32::MAX));
-        lowering.report_problem(
-            &at.field_key("max_concurrent"),
-            flaw.with_hint("remove it for any number"),
-        );
-    }
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
     let credential = lower_credential(lowering, at, section);
     named?;
@@ -224,10 +183,10 @@ fn lower_profile(
     let profile = Profile {
         label: section.name.clone(),
         credential,
-        weight: weight?,
-        organisation: section.organisation.clone(),
-        models: section.models.clone(),
-        max_concurrent: max_concurrent.flatten(),
+        weight: u32::try_from(section.weight).ok()?,
+        organisation: section.organisation.as_ref().map(|word| word.written().to_owned()),
+        models: section.models.iter().map(|model| model.written().to_owned()).collect(),
+        max_concurrent: section.max_concurrent.and_then(|most| u32::try_from(most).ok()),
     };
     Some((profile, source))
 }
@@ -236,7 +195,7 @@ fn lower_profile(
 fn lower_credential(
     lowering: &mut Lowering,
     at: &ProfileContext<'_>,
-    section: &file::ProfileSection,
+    section: &ProfileSection,
 ) -> Option<SourcedCredential> {
     let mut read = |name: &str, path: &Option<String>| lower_secret(lowering, at, name, path.as_deref());
     let key = read("api_key", &section.api_key_file);
@@ -283,11 +242,7 @@ fn lower_credential(
 }
 
 /// Returns the scope of a profile's AWS signatures. Reports an upstream that accepts none.
-fn lower_aws_scope(
-    lowering: &mut Lowering,
-    at: &ProfileContext<'_>,
-    section: &file::ProfileSection,
-) -> Option<AwsScope> {
+fn lower_aws_scope(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &ProfileSection) -> Option<AwsScope> {
     if at.kind != ProviderKind::Bedrock {
         let flaw = Problem::of_value("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report_problem(
@@ -295,15 +250,9 @@ fn lower_aws_scope(
             flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
         );
     }
-    let region = section.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
-    // The region becomes part of the signature's scope, which slashes and spaces would break.
-    let is_region = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if section.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
-        lowering.report_problem(
-            &at.field_key("aws_region"),
-            Problem::of_value("expected the name of a region, such as \"us-east-1\""),
-        );
-    } else if region.is_none() && at.kind == ProviderKind::Bedrock {
+    let own = section.aws_region.as_ref().map(Written::written);
+    let region = own.or_else(|| provider::aws_region(at.host));
+    if region.is_none() && at.kind == ProviderKind::Bedrock {
         let flaw = Problem::of_value("has no aws_region, and the upstream's host names none");
         lowering.report_problem(&at.key, flaw.with_hint("write aws_region = \"us-east-1\""));
     }
@@ -398,16 +347,6 @@ pub(super) fn check_exposure(
         let hint = "add a client token (`antiphon config token NAME` makes one), or listen on 127.0.0.1";
         lowering.report_problem("server.listen", flaw.with_hint(hint));
     }
-}
-
-/// Checks a text that is shown in logs and headers.
-fn check_word(text: &str) -> Result<String, Problem> {
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(text.to_owned());
-    }
-    Err(Problem::of_value(
-        "expected a word of printable characters without spaces",
-    ))
 }
 
 /// Returns the problem of a secret that no header can contain. It repeats no part of it.

@@ -13,7 +13,7 @@ use toml::{
 
 use super::{
     VariableLookup,
-    file::{self, ConfigFile},
+    file::{self, ConfigFile, join_key},
     interpolation::interpolate_variables,
     lowering::Lowering,
     problem::{FilePlace, Problem, nearest_word},
@@ -52,20 +52,6 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
         Err(error) => walk.reading.problems.push(Problem::new("", error.message())),
     }
     walk.reading
-}
-
-/// Appends `key` to the path of its tables, in the syntax of TOML.
-pub(super) fn join_key(tables: &str, key: &str) -> String {
-    let bare = !key.is_empty()
-        && key
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-    let key = if bare { key.to_owned() } else { format!("{key:?}") };
-    if tables.is_empty() {
-        key
-    } else {
-        format!("{tables}.{key}")
-    }
 }
 
 /// Walk over the parsed text along the schema.

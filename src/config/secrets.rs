@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{
     VariableLookup,
-    file::{ClientTokenEntry, ConfigFile},
+    file::{ConfigFile, Written},
     interpolation::interpolate_variables,
     problem::Problem,
 };
@@ -107,13 +107,16 @@ const HASH_CHARS_SHOWN: usize = "sha256:".len() + 8;
 /// Shortens the hashes of all tokens. A token that somebody has chosen could be guessed from its whole hash.
 pub(super) fn shorten_token_hashes(file: &mut ConfigFile) {
     let services = file.services.values_mut().map(|service| &mut service.token);
-    let optional = services.chain([&mut file.server.admin_token]).flatten();
-    let clients = file.client_tokens.values_mut().map(ClientTokenEntry::hash_mut);
-    for hash in clients.chain(optional) {
-        // A value without such a prefix is no hash, and was refused before.
-        let shown = hash.0.get(..HASH_CHARS_SHOWN).unwrap_or_default();
-        hash.0 = format!("{shown}…");
-    }
+    let optional = services.chain([&mut file.server.admin_token]);
+    optional.flatten().for_each(shorten_hash);
+    let clients = file.client_tokens.values_mut();
+    clients.for_each(|entry| shorten_hash(entry.hash_mut()));
+}
+
+fn shorten_hash<T>(hash: &mut Written<T>) {
+    // A value without such a prefix is no hash, and was refused before.
+    let shown = hash.written().get(..HASH_CHARS_SHOWN).unwrap_or_default();
+    hash.show_as(format!("{shown}…"));
 }
 
 /// Returns the variable of a text that is exactly one `${NAME}`.

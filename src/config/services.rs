@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{file, lowering::Lowering, problem::Problem, read, values};
-use crate::{
-    auth::{TokenHash, WebhookKey},
-    late::ServiceSettings,
+use super::{
+    file::{Written, join_key, values::check_label},
+    lowering::Lowering,
+    problem::Problem,
 };
+use crate::{auth::WebhookKey, late::ServiceSettings};
 
 /// Word for all principals or all tools.
 const ALL: &str = "*";
@@ -15,14 +16,14 @@ const ALL: &str = "*";
 pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     let mut services: Vec<ServiceSettings> = Vec::new();
     for (name, section) in lowering.file.services.clone() {
-        let key = read::join_key("services", &name);
-        let named = lowering.value_or_report(&key, values::check_label(&name));
-        let token = lower_service_token(lowering, &key, &section);
+        let key = join_key("services", &name);
+        let named = lowering.value_or_report(&key, check_label(&name));
+        let token = section.token.as_ref().and_then(Written::value).copied();
         let secret = lower_service_secret(lowering, &key);
         // By the places and not by the values: an unusable token already has its own problem.
         if !["token", "secret"]
             .iter()
-            .any(|of| lowering.places.contains_key(&read::join_key(&key, of)))
+            .any(|of| lowering.places.contains_key(&join_key(&key, of)))
         {
             let flaw = Problem::of_value("has neither a token nor a secret");
             lowering.report_problem(
@@ -34,7 +35,7 @@ pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         if let Some(other) = services.iter().find(|known| token.is_some() && known.token == token) {
             let flaw = Problem::of_value(format!("is also the token of {:?}", other.name));
             lowering.report_problem(
-                &read::join_key(&key, "token"),
+                &join_key(&key, "token"),
                 flaw.with_hint("make a separate token for each service"),
             );
         }
@@ -61,7 +62,7 @@ pub(super) fn lower_callers(lowering: &mut Lowering, key: &str, principals: &[St
         let known = principal == ALL
             || lowering.file.client_tokens.contains_key(principal)
             || lowering.file.client_certificates.contains_key(principal);
-        let item = format!("{}[{i}]", read::join_key(key, "principals"));
+        let item = format!("{}[{i}]", join_key(key, "principals"));
         // An item that is not a string already has its own problem.
         if !known && !lowering.has_problem(&item) {
             let flaw = Problem::of_value("there is no client token of this name");
@@ -74,7 +75,7 @@ pub(super) fn lower_callers(lowering: &mut Lowering, key: &str, principals: &[St
 /// Returns the names of a list. `None` if it means all.
 fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String]) -> Option<BTreeSet<String>> {
     let all = names.iter().any(|name| name == ALL);
-    let key_of_list = read::join_key(key, list);
+    let key_of_list = join_key(key, list);
     // An empty list would make the service useless. Access to all must be written out.
     if names.is_empty() && !lowering.has_problem(&key_of_list) {
         let flaw = Problem::of_value(format!("has no {list}"));
@@ -90,16 +91,9 @@ fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String])
     (!all).then(|| names.iter().cloned().collect())
 }
 
-/// Returns the hash of a service's token.
-fn lower_service_token(lowering: &mut Lowering, key: &str, section: &file::ServiceSection) -> Option<TokenHash> {
-    let key = read::join_key(key, "token");
-    let hash = values::parse_token_hash(section.token.as_ref()?, "its hash");
-    lowering.value_or_report(&key, hash)
-}
-
 /// Returns the key of a service's signatures.
 fn lower_service_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey> {
-    let key = read::join_key(key, "secret");
+    let key = join_key(key, "secret");
     let secret = lowering.secrets.get(&key).cloned()?;
     let parsed = WebhookKey::parse(secret.reveal());
     lowering.value_or_report(&key, parsed.map_err(|error| Problem::of_value(error.to_string())))

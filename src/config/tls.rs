@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{Config, ReadFile, file::TlsSection, lowering::Lowering, problem::Problem, read, values};
+use super::{
+    Config, ReadFile,
+    file::{TlsSection, join_key, values::check_label},
+    lowering::Lowering,
+    problem::Problem,
+};
 use crate::{
     auth::{CertificateClients, CertificateName},
     server::tls::{ListenerTls, TlsFault, TlsFileRole, TlsFiles},
@@ -45,7 +50,7 @@ pub(super) fn lower_tls(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> [O
 }
 
 fn tls_key(name: &str) -> String {
-    read::join_key(TABLE, name)
+    join_key(TABLE, name)
 }
 
 /// Returns the path of a file. Reports one that is missing, unless only clients' certificates need it.
@@ -99,17 +104,11 @@ pub(super) fn lower_client_certificates(lowering: &mut Lowering) -> CertificateC
         lowering.report_problem(CERTIFICATES, flaw.with_hint("set server.tls.client_ca"));
     }
     for (client, names) in sections {
-        let key = read::join_key(CERTIFICATES, &client);
-        let is_named = lowering.value_or_report(&key, values::check_label(&client)).is_some();
+        let key = join_key(CERTIFICATES, &client);
+        let is_named = lowering.value_or_report(&key, check_label(&client)).is_some();
         for (i, text) in names.0.iter().enumerate() {
             let item = format!("{key}[{i}]");
-            // An item that is not a string already has its own problem.
-            if lowering.has_problem(&item) {
-                continue;
-            }
-            let parsed = text.parse::<CertificateName>();
-            let parsed = parsed.map_err(|error| Problem::of_value(error.to_string()));
-            let Some(name) = lowering.value_or_report(&item, parsed) else {
+            let Some(name) = text.value().cloned() else {
                 continue;
             };
             // A certificate must stand for one client.

@@ -3,14 +3,15 @@
 //! These variables are often set for other programs too. As their specification demands, a variable that cannot be used
 //! is ignored with a warning.
 
-use std::{collections::BTreeMap, str::FromStr, time::Duration};
-
-use http::Uri;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     VariableLookup,
+    file::{
+        TracesSection, Written,
+        values::{COLLECTOR_PATH, CollectorUrl, parse_collector_url},
+    },
     lowering::Lowering,
-    problem::Problem,
     variables::{
         OTEL_DISABLED, OTEL_ENDPOINT, OTEL_EXPORTER, OTEL_HEADERS, OTEL_PROTOCOL, OTEL_RESOURCE, OTEL_SAMPLER,
         OTEL_SAMPLER_ARG, OTEL_SERVICE_NAME, OTEL_TIMEOUT, OTEL_TRACES_ENDPOINT, OTEL_TRACES_HEADERS,
@@ -20,8 +21,6 @@ use super::{
 use crate::telemetry::{ExportHeaders, TraceSampling, TraceSettings};
 
 const ENDPOINT: &str = "traces.endpoint";
-/// Default path at which a collector accepts traces.
-const PATH: &str = "/v1/traces";
 /// The only supported protocol of exports.
 const PROTOCOL: &str = "http/protobuf";
 /// Maximum number of pairs in one variable. A variable with more is unusable.
@@ -58,12 +57,12 @@ impl OtelEnvironment {
             let has_path = text.split_once("://").is_none_or(|(_, rest)| rest.contains('/'));
             // By the specification this URL is used as it is, so `/v1/traces` is not added.
             let slash = if has_path { "" } else { "/" };
-            parse_endpoint(&format!("{text}{slash}")).map(|uri| uri.to_string())
+            parse_collector_url(&format!("{text}{slash}")).map(|uri| uri.to_string())
         });
         // Both variables are read even if one is enough, so that each unusable value is reported.
         let common = this.read_variable(variable, OTEL_ENDPOINT, |text| {
-            let text = format!("{}{PATH}", text.trim_end_matches('/'));
-            parse_endpoint(&text).map(|uri| uri.to_string())
+            let text = format!("{}{COLLECTOR_PATH}", text.trim_end_matches('/'));
+            parse_collector_url(&text).map(|uri| uri.to_string())
         });
         let own = own.map(|url| (url, OTEL_TRACES_ENDPOINT));
         this.endpoint = own.or_else(|| common.map(|url| (url, OTEL_ENDPOINT)));
@@ -140,25 +139,19 @@ impl OtelEnvironment {
 /// Overrides the file's endpoint with that of the variables.
 pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
     if let Some((url, name)) = &otel.endpoint {
-        lowering.file.traces.endpoint = Some(url.clone());
+        lowering.file.traces.endpoint = Some(Written::new(url));
         lowering.origins.insert(ENDPOINT.to_owned(), (*name).to_owned());
     }
 }
 
 /// Builds the settings of traces. `None` if there is no endpoint or traces are turned off.
-pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> Option<TraceSettings> {
-    let text = lowering.file.traces.endpoint.clone()?;
-    let flaw = || {
-        Problem::of_value("expected a URL that begins with http:// or https://, without a user name, query or fragment")
-            .with_hint("write it like \"http://127.0.0.1:4318\"")
-    };
-    let endpoint = lowering.value_or_report(ENDPOINT, parse_endpoint(&text).ok_or_else(flaw))?;
-    // Turned off only here, so that a bad endpoint is reported even while traces are off.
+pub(super) fn trace_settings(section: &TracesSection, otel: &OtelEnvironment) -> Option<TraceSettings> {
+    let CollectorUrl(endpoint) = section.endpoint.as_ref()?.value()?.clone();
     if otel.disabled {
         return None;
     }
     let mut settings = TraceSettings::for_endpoint(endpoint);
-    settings.propagates = lowering.file.traces.propagate;
+    settings.propagates = section.propagate;
     settings.timeout = otel.timeout.unwrap_or(settings.timeout);
     settings.sampling = otel.sampling.unwrap_or_default();
     settings.headers = ExportHeaders(otel.headers.clone().unwrap_or_default());
@@ -168,23 +161,6 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
         settings.resource.insert("service.name".to_owned(), service.clone());
     }
     Some(settings)
-}
-
-/// Parses the URL for exports. Adds [`PATH`] if there is not even a slash after the host.
-fn parse_endpoint(text: &str) -> Option<Uri> {
-    let text = text.trim();
-    let (_, rest) = text.split_once("://")?;
-    let text = if rest.contains('/') {
-        text.to_owned()
-    } else {
-        format!("{text}{PATH}")
-    };
-    let uri = Uri::from_str(&text).ok()?;
-    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let authority = uri.authority()?;
-    // A password or a key in the URL would be printed by `config print`.
-    let is_plain = !authority.as_str().contains('@') && uri.query().is_none() && !text.contains('#');
-    (is_http && is_plain && !authority.host().is_empty()).then_some(uri)
 }
 
 /// Parses names and values of headers. Values stay percent-encoded.

@@ -1,10 +1,9 @@
 //! Upstreams of a configuration: the built-in ones, with the changes of the file, and all others.
 
 use super::{
-    file::{self, CredentialsName, Word},
+    file::{CredentialsName, UpstreamSection, Word, Written, join_key, values::check_upstream_name},
     lowering::Lowering,
     problem::Problem,
-    read, values,
 };
 use crate::{
     provider::{self, BUILT_IN, ProviderKind, Upstream},
@@ -17,7 +16,7 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
     let known = BUILT_IN.iter().filter_map(|row| Some((row.name, row.url?)));
     for (name, url) in known {
         let entry = lowering.file.upstreams.entry(name.to_owned()).or_default();
-        entry.url.get_or_insert_with(|| url.to_owned());
+        entry.url.get_or_insert_with(|| Written::new(url));
     }
     let mode = lowering.file.repair.mode.0;
     let mut upstreams = Vec::new();
@@ -42,14 +41,14 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
 fn lower_upstream(
     lowering: &mut Lowering,
     name: &str,
-    section: &file::UpstreamSection,
+    section: &UpstreamSection,
     mode: Mode,
     server: &ServerSettings,
 ) -> Option<Upstream> {
-    let key = read::join_key("upstreams", name);
-    let url_key = read::join_key(&key, "url");
+    let key = join_key("upstreams", name);
+    let url_key = join_key(&key, "url");
     // Without a usable name the other problems of the table would have no useful key.
-    lowering.value_or_report(&key, values::check_upstream_name(name))?;
+    lowering.value_or_report(&key, check_upstream_name(name))?;
     let Some(text) = &section.url else {
         // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
@@ -58,7 +57,7 @@ fn lower_upstream(
         }
         return None;
     };
-    let url = lowering.value_or_report(&url_key, values::parse_upstream_url(text))?;
+    let url = text.value()?.clone();
     let kind = section.kind.map_or_else(
         || ProviderKind::infer_kind(name, url.authority.host()),
         |Word(kind)| kind,
@@ -80,7 +79,7 @@ fn lower_upstream(
 }
 
 /// Returns the kind of credential to send, with the default if the file does not set it.
-pub(super) fn credentials_or_default(section: &file::UpstreamSection) -> CredentialsName {
+pub(super) fn credentials_or_default(section: &UpstreamSection) -> CredentialsName {
     match section.credentials {
         Some(Word(credentials)) => credentials,
         None if section.profiles.is_empty() => CredentialsName::Passthrough,

@@ -1,16 +1,21 @@
 //! Converts `[webhooks]` to settings.
 
-use super::{lowering::Lowering, problem::Problem, read, services::lower_callers, values};
+use super::{
+    file::{join_key, values::check_label},
+    lowering::Lowering,
+    problem::Problem,
+    services::lower_callers,
+};
 use crate::{auth::WebhookKey, late::WebhookSettings};
 
 /// Builds the receivers of events.
 pub(super) fn lower_webhooks(lowering: &mut Lowering) -> Vec<WebhookSettings> {
     let mut webhooks = Vec::new();
     for (name, section) in lowering.file.webhooks.clone() {
-        let key = read::join_key("webhooks", &name);
-        let named = lowering.value_or_report(&key, values::check_label(&name));
+        let key = join_key("webhooks", &name);
+        let named = lowering.value_or_report(&key, check_label(&name));
         let url = match &section.url {
-            Some(url) => lowering.value_or_report(&read::join_key(&key, "url"), values::parse_message_url(url)),
+            Some(url) => url.value().map(|url| url.0.clone()),
             None => report_missing(lowering, &key, "url", "write the https:// URL that gets the events"),
         };
         let secret = lower_secret(lowering, &key);
@@ -30,7 +35,7 @@ pub(super) fn lower_webhooks(lowering: &mut Lowering) -> Vec<WebhookSettings> {
 
 /// Returns the key of a webhook's signatures. Reports a webhook without one.
 fn lower_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey> {
-    let place = read::join_key(key, "secret");
+    let place = join_key(key, "secret");
     if !lowering.places.contains_key(&place) {
         return report_missing(
             lowering,

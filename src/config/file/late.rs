@@ -1,21 +1,25 @@
 //! `[principals]`, `[ledger]` and `[services.NAME]` of the file. Secrets of services never reach these types.
 
+use http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TokenHashText, Word};
-use crate::{labels::labelled_enum, ledger::DatabaseTls, proxy::OnOutage};
+use super::{
+    Word, Written,
+    values::{MessageUrl, Retention, Size, Timeout},
+};
+use crate::{auth::TokenHash, labels::labelled_enum, ledger::DatabaseTls, proxy::OnOutage};
 
-/// `[principals]`: how the proxy identifies callers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct PrincipalsSection {
-    /// Rule by which the proxy tells callers apart.
-    pub mode: Word<PrincipalsMode>,
-    /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
-    pub user_header: Option<String>,
-    /// Trusts the end user that a request body names, in the same way as `user_header`.
-    pub trust_body_user: bool,
+section! {
+    /// `[principals]`: how the proxy identifies callers.
+    PrincipalsSection {
+        /// Rule by which the proxy tells callers apart.
+        pub mode: Word<PrincipalsMode> = Word::default();
+        /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
+        pub user_header: Option<Written<HeaderName>> = None;
+        /// Trusts the end user that a request body names, in the same way as `user_header`.
+        pub trust_body_user: bool = false;
+    }
 }
 
 labelled_enum! {
@@ -32,45 +36,45 @@ section! {
     /// `[ledger]`: the store of pinned answers, calls and late results.
     LedgerSection {
         /// Kind of store.
-        pub store: Word<StoreName> = Word(StoreName::Sqlite),
+        pub store: Word<StoreName> = Word(StoreName::Sqlite);
         /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
-        pub path: Option<String> = None,
+        pub path: Option<String> = None;
         /// URL of the database of `store = "postgres"`, such as `postgres://USER:PASSWORD@HOST/NAME`.
         #[schemars(extend("writeOnly" = true))]
-        pub url: Option<String> = None,
+        pub url: Option<String> = None;
         /// URL for notifications, if `url` is that of a pooler in transaction mode, which forwards none.
         #[schemars(extend("writeOnly" = true))]
-        pub listen_url: Option<String> = None,
+        pub listen_url: Option<String> = None;
         /// Encryption of connections to a database on another machine.
-        pub tls: Word<DatabaseTls> = Word(DatabaseTls::Verify),
+        pub tls: Word<DatabaseTls> = Word(DatabaseTls::Verify);
         /// Creation and changes of the database's tables.
-        pub migrate: Word<MigrateName> = Word(MigrateName::Auto),
+        pub migrate: Word<MigrateName> = Word(MigrateName::Auto);
         /// Accepts a database that loses records when its machine fails: one with `fsync = off`.
-        pub allow_unsafe: bool = false,
+        pub allow_unsafe: bool = false;
         /// Makes `/readyz` answer 503 while the ledger does not work.
-        pub ready_requires: bool = false,
+        pub ready_requires: bool = false;
         /// Time that a call waits for its result, and a result for its owner.
-        pub ttl: String = "7d".into(),
+        pub ttl: Retention = "7d".into();
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
-        pub detach_after: String = "5m".into(),
+        pub detach_after: Timeout = "5m".into();
         /// Time after which an unused session is forgotten: no shorter than `max_duration` of any tool.
-        pub session_idle: String = "24h".into(),
+        pub session_idle: Retention = "24h".into();
         /// Time between the evidence that a conversation was left and the request to undo its calls.
-        pub cancel_grace: String = "60s".into(),
+        pub cancel_grace: Timeout = "60s".into();
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
-        pub keep_seen: Word<KeepSeenName> = Word(KeepSeenName::Memory),
+        pub keep_seen: Word<KeepSeenName> = Word(KeepSeenName::Memory);
         /// Appends late results after tool results too, for agents whose users never write.
-        pub deliver_in_loops: bool = false,
+        pub deliver_in_loops: bool = false;
         /// Serves the task page, over TLS or to this machine, to whoever has a link.
-        pub task_page: bool = false,
+        pub task_page: bool = false;
         /// Maximum size of a posted result in a request. Of a longer one the beginning and the end are inserted.
-        pub result_bytes_max: String = "256KiB".into(),
+        pub result_bytes_max: Written<Size> = "256KiB".into();
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.
-        pub on_outage: Word<OnOutage> = Word(OnOutage::Wait),
+        pub on_outage: Word<OnOutage> = Word(OnOutage::Wait);
         /// Maximum size of the ledger.
-        pub bytes_max: String = "1GiB".into(),
+        pub bytes_max: Written<Size> = "1GiB".into();
         /// Maximum size of the records of one caller.
-        pub principal_bytes_max: String = "256MiB".into(),
+        pub principal_bytes_max: Written<Size> = "256MiB".into();
     }
 }
 
@@ -106,34 +110,34 @@ labelled_enum! {
     }
 }
 
-/// `[webhooks.NAME]`: a receiver of events about the calls of some callers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebhookSection {
-    /// URL that gets the events. https, or http on this machine. Redirects are not followed.
-    pub url: Option<String>,
-    /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
-    #[schemars(extend("writeOnly" = true))]
-    pub secret: Option<String>,
-    /// Names of the client tokens whose events it gets, or `*` for all.
-    pub principals: Vec<String>,
-    /// Adds the contents of results to the events. Without it they have ids only.
-    pub include_content: bool,
+section! {
+    /// `[webhooks.NAME]`: a receiver of events about the calls of some callers.
+    WebhookSection {
+        /// URL that gets the events. https, or http on this machine. Redirects are not followed.
+        pub url: Option<Written<MessageUrl>> = None;
+        /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
+        #[schemars(extend("writeOnly" = true))]
+        pub secret: Option<String> = None;
+        /// Names of the client tokens whose events it gets, or `*` for all.
+        pub principals: Vec<String> = Vec::new();
+        /// Adds the contents of results to the events. Without it they have ids only.
+        pub include_content: bool = false;
+    }
 }
 
-/// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServiceSection {
-    /// Hash of its token, as `antiphon config token NAME` prints it.
-    pub token: Option<TokenHashText>,
-    /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
-    #[schemars(extend("writeOnly" = true))]
-    pub secret: Option<String>,
-    /// Names of the client tokens whose calls it answers, or `*` for all.
-    pub principals: Vec<String>,
-    /// Names of the tools that it runs, or `*` for all.
-    pub tools: Vec<String>,
-    /// The service may claim intents for users of its own, whom it names, without a recorded call.
-    pub on_behalf: bool,
+section! {
+    /// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
+    ServiceSection {
+        /// Hash of its token, as `antiphon config token NAME` prints it.
+        pub token: Option<Written<TokenHash>> = None;
+        /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
+        #[schemars(extend("writeOnly" = true))]
+        pub secret: Option<String> = None;
+        /// Names of the client tokens whose calls it answers, or `*` for all.
+        pub principals: Vec<String> = Vec::new();
+        /// Names of the tools that it runs, or `*` for all.
+        pub tools: Vec<String> = Vec::new();
+        /// The service may claim intents for users of its own, whom it names, without a recorded call.
+        pub on_behalf: bool = false;
+    }
 }

@@ -1,44 +1,38 @@
-//! Types of the configuration file: every key, its default and its meaning. Values are still text.
+//! Rows of the configuration file: every key with its type, its default and its meaning.
 //!
-//! These types are the only list of keys. The JSON Schema, the reader's "did you mean", `config print` and the
-//! defaults are derived from them. Operators read these doc comments in the schema. A key that is `None` is left out of
-//! every output, since TOML has no null.
+//! These rows are the only list of keys. The JSON Schema, the reader's "did you mean", `config print`, the defaults and
+//! the bounds of values are derived from them. Operators read these doc comments in the schema. A key that is `None` is
+//! left out of every output, since TOML has no null.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::values::{
+    BodyMemoryMax, CollectorUrl, HostName, IntentWindow, LogDirectives, MessageUrl, Origin, Retention, Size, Timeout,
+    UpstreamUrl, Wait, check_number,
+};
 use crate::{
+    auth::TokenHash,
     labels::labelled_enum,
-    late::IntentUse,
+    late::{IntentUse, JsonPointer},
     provider::ProviderKind,
     proxy::OnBindingError,
     repair::{Applicability, Mode, OnLate, Tier},
+    server::AddressRange,
     telemetry::LogFormat,
 };
 
-/// Declares a section: each key with its meaning, its type and its default.
-macro_rules! section {
-    ($(#[$doc:meta])+ $name:ident { $($(#[$meta:meta])+ pub $key:ident: $type:ty = $default:expr,)+ }) => {
-        $(#[$doc])+
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        #[serde(default, deny_unknown_fields)]
-        pub struct $name { $($(#[$meta])+ pub $key: $type,)+ }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($key: $default,)+ }
-            }
-        }
-    };
-}
-
+#[macro_use]
+pub mod section;
 mod late;
 mod profile;
 mod timeouts;
+pub mod values;
 mod word;
+pub mod written;
 
 pub use late::{
     KeepSeenName, LedgerSection, MigrateName, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName,
@@ -46,95 +40,97 @@ pub use late::{
 };
 pub use profile::{
     CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
-    TokenHashText,
 };
+pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use word::Word;
+pub use written::Written;
 
-/// Configuration of Antiphon: one TOML file in which every key is optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "File")]
-#[serde(default, deny_unknown_fields)]
-pub struct ConfigFile {
-    /// Listeners, access and limits.
-    pub server: ServerSection,
-    /// Timeouts of an exchange.
-    pub timeouts: TimeoutsSection,
-    /// Rules for moving requests between the profiles of an upstream.
-    pub rotation: RotationSection,
-    /// Handling of breaches of the pairing rules.
-    pub repair: RepairSection,
-    /// Log lines on stderr.
-    pub log: LogSection,
-    /// OpenTelemetry traces, sent to a collector. They never contain content.
-    pub traces: TracesSection,
-    /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub upstreams: BTreeMap<String, UpstreamSection>,
-    /// Properties of tools by tool name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, ToolSection>,
-    /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub client_tokens: BTreeMap<String, ClientTokenEntry>,
-    /// Client certificates that identify a client: its name, and the DNS names, URIs or email addresses of its
-    /// certificates. The name may be that of a client token too.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub client_certificates: BTreeMap<String, CertificateNameList>,
-    /// Limits of client tokens, by the name of the token.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub client_limits: BTreeMap<String, ClientLimitsSection>,
-    /// Identification of callers.
-    pub principals: PrincipalsSection,
-    /// Store of pinned answers, calls and late results.
-    pub ledger: LedgerSection,
-    /// Tool services that may post results of calls, by service name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub services: BTreeMap<String, ServiceSection>,
-    /// Receivers of events, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub webhooks: BTreeMap<String, WebhookSection>,
+section! {
+    /// Configuration of Antiphon: one TOML file in which every key is optional.
+    #[schemars(rename = "File")]
+    ConfigFile {
+        /// Listeners, access and limits.
+        pub server: ServerSection = ServerSection::default();
+        /// Timeouts of an exchange.
+        pub timeouts: TimeoutsSection = TimeoutsSection::default();
+        /// Rules for moving requests between the profiles of an upstream.
+        pub rotation: RotationSection = RotationSection::default();
+        /// Handling of breaches of the pairing rules.
+        pub repair: RepairSection = RepairSection::default();
+        /// Log lines on stderr.
+        pub log: LogSection = LogSection::default();
+        /// OpenTelemetry traces, sent to a collector. They never contain content.
+        pub traces: TracesSection = TracesSection::default();
+        /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub upstreams: BTreeMap<String, UpstreamSection> = BTreeMap::new();
+        /// Properties of tools by tool name.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub tools: BTreeMap<String, ToolSection> = BTreeMap::new();
+        /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub client_tokens: BTreeMap<String, ClientTokenEntry> = BTreeMap::new();
+        /// Client certificates that identify a client: its name, and the DNS names, URIs or email addresses of its
+        /// certificates. The name may be that of a client token too.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub client_certificates: BTreeMap<String, CertificateNameList> = BTreeMap::new();
+        /// Limits of client tokens, by the name of the token.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub client_limits: BTreeMap<String, ClientLimitsSection> = BTreeMap::new();
+        /// Identification of callers.
+        pub principals: PrincipalsSection = PrincipalsSection::default();
+        /// Store of pinned answers, calls and late results.
+        pub ledger: LedgerSection = LedgerSection::default();
+        /// Tool services that may post results of calls, by service name.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub services: BTreeMap<String, ServiceSection> = BTreeMap::new();
+        /// Receivers of events, by name.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub webhooks: BTreeMap<String, WebhookSection> = BTreeMap::new();
+    }
 }
 
 section! {
     /// `[server]`: listeners, access and limits.
     ServerSection {
         /// Address and port of the proxy.
-        pub listen: String = "127.0.0.1:4747".into(),
+        pub listen: Written<SocketAddr> = "127.0.0.1:4747".into();
         /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
-        pub admin_listen: String = "127.0.0.1:4748".into(),
+        pub admin_listen: Written<SocketAddr> = "127.0.0.1:4748".into();
         /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
-        pub admin_token: Option<TokenHashText> = None,
+        pub admin_token: Option<Written<TokenHash>> = None;
         /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
-        pub allow_origins: Vec<String> = Vec::new(),
+        pub allow_origins: Vec<Written<Origin>> = Vec::new();
         /// Host names without port, besides loopback, under which clients may call the proxy.
-        pub allow_hosts: Vec<String> = Vec::new(),
+        pub allow_hosts: Vec<Written<HostName>> = Vec::new();
         /// Allows the request header `x-antiphon-mode` to make a route less strict, not only stricter.
-        pub trust_mode_header: bool = false,
+        pub trust_mode_header: bool = false;
         /// Maximum number of open client connections. More of them wait in the kernel's queue.
-        pub connections_max: usize = 10_000,
+        pub connections_max: usize = 10_000, check(|most| check_number(*most, 1.., "at least 1", None));
         /// Maximum number of open connections of one client address (IPv6: of a /64 network). More are closed at once.
         /// Loopback and `trusted_proxies` have no such limit. Default: a quarter of `connections_max`.
         pub connections_per_address_max: Option<usize> = None,
+            check(|most| check_number(*most, 1.., "at least 1", None));
         /// Addresses and ranges of proxies that many clients share, such as "10.0.0.0/8".
-        pub trusted_proxies: Vec<String> = Vec::new(),
+        pub trusted_proxies: Vec<Written<AddressRange>> = Vec::new();
         /// Timeout for a client to send the head of its request.
-        pub header_timeout: String = "30s".into(),
+        pub header_timeout: Timeout = "30s".into();
         /// Timeout for silence of a client in the middle of its request body.
-        pub upload_idle_timeout: String = "30s".into(),
+        pub upload_idle_timeout: Timeout = "30s".into();
         /// Time after SIGTERM in which new connections are still accepted, while `/readyz` fails already.
-        pub drain_delay: String = "0s".into(),
+        pub drain_delay: Wait = "0s".into();
         /// Time for running exchanges to finish, after SIGTERM and `drain_delay`. The proxy then cuts the rest.
-        pub drain_timeout: String = "30s".into(),
+        pub drain_timeout: Wait = "30s".into();
         /// Interval at which the files of profiles' keys are read again for changes. `0s` turns it off.
-        pub secret_poll: String = "10s".into(),
+        pub secret_poll: Wait = "10s".into();
         /// Size above which request bodies are forwarded without being inspected.
-        pub inspect_bytes_max: String = "64MiB".into(),
+        pub inspect_bytes_max: Written<Size> = "64MiB".into();
         /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
         /// for a quarter of what the machine or container has. Further bodies wait for up to 5 s, then get 503.
-        pub body_memory_max: String = "auto".into(),
+        pub body_memory_max: Written<BodyMemoryMax> = "auto".into();
         /// TLS of the listeners. Default: plain HTTP.
-        pub tls: Option<TlsSection> = None,
+        pub tls: Option<TlsSection> = None;
     }
 }
 
@@ -142,15 +138,15 @@ section! {
     /// `[server.tls]`: TLS of the listeners.
     TlsSection {
         /// File with the certificate, followed by those of the CAs between it and a root. PEM. Read again when it changes.
-        pub certificate: Option<String> = None,
+        pub certificate: Option<String> = None;
         /// File with the private key of the certificate, without a password. PEM. Read again when it changes.
-        pub key: Option<String> = None,
+        pub key: Option<String> = None;
         /// File with the CAs of client certificates. PEM. Default: clients are asked for none.
-        pub client_ca: Option<String> = None,
+        pub client_ca: Option<String> = None;
         /// Refuses clients without a certificate of `client_ca`. Otherwise they may use client tokens.
-        pub require_client_certificate: bool = false,
+        pub require_client_certificate: bool = false;
         /// Also uses TLS for the admin listener, which asks for no client certificate.
-        pub admin: bool = true,
+        pub admin: bool = true;
     }
 }
 
@@ -158,23 +154,23 @@ section! {
     /// `[repair]`: handling of breaches of the pairing rules.
     RepairSection {
         /// Reaction of routes to findings, unless their upstream sets `mode`.
-        pub mode: Word<Mode> = Word(Mode::Repair),
+        pub mode: Word<Mode> = Word(Mode::Repair);
         /// Least safe class of action that the proxy still applies.
-        pub least: Word<Applicability> = Word(Applicability::Lossy),
+        pub least: Word<Applicability> = Word(Applicability::Lossy);
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
-        pub hygiene: bool = true,
+        pub hygiene: bool = true;
         /// Also moves text out of places where the provider accepts none, and opens histories without a user's message.
-        pub shapes: bool = true,
+        pub shapes: bool = true;
         /// Also repairs calls whose input or name the provider rejects.
-        pub malformed_calls: bool = true,
+        pub malformed_calls: bool = true;
         /// Puts back what an answer carried and the client has dropped: reasoning, thought signatures, containers.
-        pub continuity: bool = true,
+        pub continuity: bool = true;
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
-        pub on_binding_error: Word<OnBindingError> = Word(OnBindingError::DropBlock),
+        pub on_binding_error: Word<OnBindingError> = Word(OnBindingError::DropBlock);
         /// Removes thinking of another provider or account from finished turns, if the provider refuses it.
-        pub foreign_thinking: bool = true,
+        pub foreign_thinking: bool = true;
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
-        pub late: Word<OnLate> = Word(OnLate::Keep),
+        pub late: Word<OnLate> = Word(OnLate::Keep);
     }
 }
 
@@ -182,38 +178,38 @@ section! {
     /// `[log]`: log lines on stderr.
     LogSection {
         /// Format of a line.
-        pub format: Word<LogFormat> = Word(LogFormat::Auto),
+        pub format: Word<LogFormat> = Word(LogFormat::Auto);
         /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
-        pub level: String = "info".into(),
+        pub level: Written<LogDirectives> = "info".into();
     }
 }
 
-/// `[traces]`: OpenTelemetry traces. They never contain content.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct TracesSection {
-    /// URL of the collector for OTLP over HTTP: `http://127.0.0.1:4318`. Without a path, `/v1/traces` is added.
-    /// Default: no traces are sent.
-    pub endpoint: Option<String>,
-    /// Sends `traceparent` upstream with the proxy's span as parent, instead of the client's.
-    pub propagate: bool,
+section! {
+    /// `[traces]`: OpenTelemetry traces. They never contain content.
+    TracesSection {
+        /// URL of the collector for OTLP over HTTP: `http://127.0.0.1:4318`. Without a path, `/v1/traces` is added.
+        /// Default: no traces are sent.
+        pub endpoint: Option<Written<CollectorUrl>> = None;
+        /// Sends `traceparent` upstream with the proxy's span as parent, instead of the client's.
+        pub propagate: bool = false;
+    }
 }
 
-/// `[upstreams.NAME]`: a provider endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct UpstreamSection {
-    /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
-    pub url: Option<String>,
-    /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
-    pub kind: Option<Word<ProviderKind>>,
-    /// Reaction of its routes to findings. Default: `repair.mode`.
-    pub mode: Option<Word<Mode>>,
-    /// Credential to send upstream. Default: `profiles` if there are any, else `passthrough`.
-    pub credentials: Option<Word<CredentialsName>>,
-    /// Your own credentials. The proxy sends one of them instead of the client's.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<ProfileSection>,
+section! {
+    /// `[upstreams.NAME]`: a provider endpoint.
+    UpstreamSection {
+        /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
+        pub url: Option<Written<UpstreamUrl>> = None;
+        /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
+        pub kind: Option<Word<ProviderKind>> = None;
+        /// Reaction of its routes to findings. Default: `repair.mode`.
+        pub mode: Option<Word<Mode>> = None;
+        /// Credential to send upstream. Default: `profiles` if there are any, else `passthrough`.
+        pub credentials: Option<Word<CredentialsName>> = None;
+        /// Your own credentials. The proxy sends one of them instead of the client's.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub profiles: Vec<ProfileSection> = Vec::new();
+    }
 }
 
 labelled_enum! {
@@ -226,27 +222,28 @@ labelled_enum! {
     }
 }
 
-/// `[tools."NAME"]`: properties of a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ToolSection {
-    /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
-    pub tier: Word<Tier>,
-    /// Longest time that a call of the tool takes. At most `ledger.session_idle` and at most `ledger.ttl`.
-    pub max_duration: Option<String>,
-    /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
-    pub provisional: bool,
-    /// Calls that get the result of an earlier call with the same input, within `window`. The proxy marks it as such.
-    pub intent: Word<IntentUse>,
-    /// Time after a result in which another call with the same input does not run the tool again. Default: 0s for `read`,
-    /// 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
-    pub window: Option<String>,
-    /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
-    pub ignore_input: Vec<String>,
-    /// Results of conversations that were left go into the next one of the same user, once.
-    pub carry_over: bool,
-    /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.
-    pub cancel_url: Option<String>,
+section! {
+    /// `[tools."NAME"]`: properties of a tool.
+    ToolSection {
+        /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
+        pub tier: Word<Tier> = Word::default();
+        /// Longest time that a call of the tool takes. At most `ledger.session_idle` and at most `ledger.ttl`.
+        pub max_duration: Option<Retention> = None;
+        /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
+        pub provisional: bool = false;
+        /// Calls that get the result of an earlier call with the same input, within `window`. The proxy marks it as
+        /// such.
+        pub intent: Word<IntentUse> = Word::default();
+        /// Time after a result in which another call with the same input does not run the tool again. Default: 0s for
+        /// `read`, 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
+        pub window: Option<Written<IntentWindow>> = None;
+        /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
+        pub ignore_input: Vec<Written<JsonPointer>> = Vec::new();
+        /// Results of conversations that were left go into the next one of the same user, once.
+        pub carry_over: bool = false;
+        /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.
+        pub cancel_url: Option<Written<MessageUrl>> = None;
+    }
 }
 
 /// Returns the JSON Schema of the file, for editors. All subschemas are inlined.

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Value, json};
 
+use super::section::FileValue;
 use crate::labels::Labelled;
 
 /// A value that is written as its name.
@@ -18,6 +19,8 @@ impl<T: Labelled> Word<T> {
         T::LABELS.iter().map(|(word, ..)| *word).collect()
     }
 }
+
+impl<T> FileValue for Word<T> {}
 
 impl<T: Labelled + PartialEq> Serialize for Word<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

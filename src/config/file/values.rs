@@ -1,0 +1,522 @@
+//! Types of values with their bounds: durations, sizes, addresses, URLs, origins, host names; and rules of names.
+
+use std::{net::SocketAddr, ops::RangeBounds, str::FromStr, time::Duration};
+
+use http::{
+    HeaderName, Uri,
+    uri::{Authority, Scheme},
+};
+
+use super::written::{ParseText, Written};
+use crate::{
+    auth::{CertificateName, TokenHash, TokenHashParseError},
+    config::problem::Problem,
+    late::{INTENT_WINDOW_MAX, JsonPointer},
+    provider::{self, is_unambiguous},
+    server::{AddressRange, AddressRangeParseError},
+    telemetry::LogSettings,
+};
+
+/// One day, in milliseconds.
+const DAY: u64 = 24 * 60 * 60 * 1_000;
+/// One year of 365.25 days, as `humantime` counts it, in milliseconds.
+const YEAR: u64 = 31_557_600_000;
+/// Largest size that may be configured: 4 GiB, in bytes.
+const SIZE_MAX: u64 = 4 << 30;
+/// The largest memory of request bodies: 1 TiB.
+const BODY_MEMORY_MAX: u64 = 1 << 40;
+/// Maximum length of a name, in bytes.
+const NAME_MAX: usize = 64;
+/// Description of a valid name, for problems.
+const LABEL_RULE: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64 characters";
+
+/// Timeout, from a millisecond to a day.
+pub type Timeout = Written<Within<1, DAY>>;
+/// Wait of at most a day, which zero turns off.
+pub type Wait = Written<Within<0, DAY>>;
+/// Interval from a second to a day.
+pub type Interval = Written<Within<1_000, DAY>>;
+/// Time for which something is kept, from a millisecond to a year.
+pub type Retention = Written<Within<1, YEAR>>;
+
+/// Duration from `MIN` to `MAX` milliseconds: `30s`, `1m 30s`, `250ms`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Within<const MIN: u64, const MAX: u64>(pub Duration);
+
+impl<const MIN: u64, const MAX: u64> ParseText for Within<MIN, MAX> {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        parse_duration_within(text, Duration::from_millis(MIN), Duration::from_millis(MAX)).map(Self)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Written<Within<MIN, MAX>> {
+    /// Returns the duration, or zero if the text has a problem.
+    pub fn duration(&self) -> Duration {
+        self.value_or_default().0
+    }
+}
+
+/// Time after a result in which an intent is not run again, at most [`INTENT_WINDOW_MAX`].
+#[derive(Clone, Copy, Debug)]
+pub struct IntentWindow(pub Duration);
+
+impl ParseText for IntentWindow {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let Within::<0, YEAR>(window) = ParseText::parse_text(text)?;
+        if window > INTENT_WINDOW_MAX {
+            let longest = humantime::format_duration(INTENT_WINDOW_MAX);
+            let flaw = Problem::of_value(format!("is longer than {longest}"));
+            return Err(flaw.with_hint(format!("write at most \"{longest}\"")));
+        }
+        Ok(Self(window))
+    }
+}
+
+fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Duration, Problem> {
+    let bad = || Problem::of_value(format!("expected a duration, found {text:?}"));
+    // A number without a unit has one likely meaning, so its hint names the exact fix.
+    let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("write \"{text}s\" for seconds")
+    } else {
+        "write it like \"30s\", \"250ms\" or \"1m 30s\"".to_owned()
+    };
+    let duration = humantime::parse_duration(text.trim()).map_err(|_| bad().with_hint(hint))?;
+    if duration < min || duration > max {
+        let range = format!(
+            "from {} to {}",
+            humantime::format_duration(min),
+            humantime::format_duration(max)
+        );
+        return Err(Problem::of_value(format!(
+            "expected a duration {range}, found {text:?}"
+        )));
+    }
+    Ok(duration)
+}
+
+/// URL of a receiver of messages: https, or http on this machine. It may have a path and a query.
+#[derive(Clone, Debug)]
+pub struct MessageUrl(pub String);
+
+impl ParseText for MessageUrl {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let url: Option<Uri> = text.parse().ok();
+        let is_safe = |url: &Uri| match url.scheme_str() {
+            Some("https") => true,
+            Some("http") => url.host().is_some_and(provider::is_loopback),
+            _ => false,
+        };
+        let has_user = |url: &Uri| {
+            url.authority()
+                .is_some_and(|authority| authority.as_str().contains('@'))
+        };
+        let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
+        // The text may contain a password, so it is not repeated.
+        url.map(|url| Self(url.to_string())).ok_or_else(|| {
+            Problem::of_value("expected an https:// URL, or an http:// URL of this machine, without user and password")
+        })
+    }
+}
+
+/// URL of a collector of traces.
+#[derive(Clone, Debug)]
+pub struct CollectorUrl(pub Uri);
+
+impl ParseText for CollectorUrl {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let flaw = || {
+            Problem::of_value(
+                "expected a URL that begins with http:// or https://, without a user name, query or fragment",
+            )
+            .with_hint("write it like \"http://127.0.0.1:4318\"")
+        };
+        parse_collector_url(text).map(Self).ok_or_else(flaw)
+    }
+}
+
+/// Default path at which a collector accepts traces.
+pub const COLLECTOR_PATH: &str = "/v1/traces";
+
+/// Parses the URL for exports. Adds [`COLLECTOR_PATH`] if there is not even a slash after the host.
+pub fn parse_collector_url(text: &str) -> Option<Uri> {
+    let text = text.trim();
+    let (_, rest) = text.split_once("://")?;
+    let text = if rest.contains('/') {
+        text.to_owned()
+    } else {
+        format!("{text}{COLLECTOR_PATH}")
+    };
+    let uri = Uri::from_str(&text).ok()?;
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority()?;
+    // A password or a key in the URL would be printed by `config print`.
+    let is_plain = !authority.as_str().contains('@') && uri.query().is_none() && !text.contains('#');
+    (is_http && is_plain && !authority.host().is_empty()).then_some(uri)
+}
+
+/// Size from 1 byte to 4 GiB, in bytes: `64MiB`, `500kB`, `1048576`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Size(pub usize);
+
+impl ParseText for Size {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        // Fails only on a machine with 32 bits.
+        let bytes = usize::try_from(parse_size_up_to(text, SIZE_MAX)?);
+        bytes.map(Self).map_err(|_| bad_size(text))
+    }
+}
+
+impl Written<Size> {
+    /// Returns the bytes, or zero if the text has a problem.
+    pub fn bytes(&self) -> usize {
+        self.value_or_default().0
+    }
+}
+
+/// Memory of all request bodies: a size up to 1024 GiB. `None` for `auto`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BodyMemoryMax(pub Option<u64>);
+
+impl ParseText for BodyMemoryMax {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        if text.trim() == "auto" {
+            return Ok(Self(None));
+        }
+        parse_size_up_to(text, BODY_MEMORY_MAX).map(Some).map(Self)
+    }
+}
+
+fn parse_size_up_to(text: &str, max: u64) -> Result<u64, Problem> {
+    let bad = || bad_size(text);
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at_checked(digits).ok_or_else(bad)?;
+    let unit: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "kib" => 1 << 10,
+        "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let bytes = number.checked_mul(unit).filter(|bytes| (1..=max).contains(bytes));
+    bytes.ok_or_else(|| {
+        Problem::of_value(format!(
+            "expected a size from 1B to {}GiB, found {trimmed:?}",
+            max >> 30
+        ))
+    })
+}
+
+fn bad_size(text: &str) -> Problem {
+    Problem::of_value(format!("expected a size, found {text:?}"))
+        .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
+}
+
+impl ParseText for SocketAddr {
+    /// Reads an address and port. The only name is `localhost`, which means 127.0.0.1.
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let text = text.trim();
+        // Other names are rejected, since a name may have several addresses and a listener needs one.
+        let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        Self::from_str(numeric.as_deref().unwrap_or(text)).map_err(|_| {
+            let port = text.strip_prefix(':').unwrap_or(text);
+            let hint = match (port.parse::<u16>(), text.parse::<std::net::IpAddr>()) {
+                (Ok(port), _) => format!("write \"127.0.0.1:{port}\""),
+                (_, Ok(ip)) => format!("write the port too: \"{}\"", Self::new(ip, 4747)),
+                _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
+            };
+            Problem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
+        })
+    }
+}
+
+impl Written<SocketAddr> {
+    /// Returns the address, or any port of loopback if the text has a problem.
+    pub fn address(&self) -> SocketAddr {
+        let stand_in = || SocketAddr::from(([127, 0, 0, 1], 0));
+        self.value().copied().unwrap_or_else(stand_in)
+    }
+}
+
+impl ParseText for TokenHash {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        parse_token_hash(text, "its hash")
+    }
+}
+
+/// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientTokenHash(pub TokenHash);
+
+impl ParseText for ClientTokenHash {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        parse_token_hash(text, "this line").map(Self)
+    }
+}
+
+/// Parses the hash of a token. `printed` names the output of `antiphon config token` that contains the hash.
+fn parse_token_hash(text: &str, printed: &str) -> Result<TokenHash, Problem> {
+    text.parse().map_err(|error: TokenHashParseError| {
+        let hint = format!("`antiphon config token NAME` makes a token and prints {printed}");
+        Problem::of_value(error.to_string()).with_hint(hint)
+    })
+}
+
+/// Parts of an upstream's URL.
+#[derive(Clone, Debug)]
+pub struct UpstreamUrl {
+    /// `http` or `https`.
+    pub scheme: Scheme,
+    /// Host, and port if there is one.
+    pub authority: Authority,
+    /// Path in front of that of each request, without a slash at its end.
+    pub base_path: String,
+}
+
+impl ParseText for UpstreamUrl {
+    /// Reads an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let text = text.trim();
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(Problem::of_value("expected a URL that begins with http:// or https://"));
+        };
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::HTTP,
+            "https" => Scheme::HTTPS,
+            other => {
+                return Err(Problem::of_value(format!(
+                    "expected http:// or https://, found {other}://"
+                )));
+            }
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        // Checked before any message repeats the authority.
+        if authority.contains('@') {
+            return Err(Problem::of_value("the URL contains a user name or password")
+                .with_hint("remove it: clients send their own credentials, which are passed on"));
+        }
+        if path.contains('#') {
+            return Err(Problem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
+        }
+        if path.contains('?') {
+            return Err(Problem::of_value("the URL has a query")
+                .with_hint("remove everything from `?`: the client's own query is passed on"));
+        }
+        let base_path = path.trim_end_matches('/');
+        // The client's path is appended to the base path, so a whole endpoint here would appear twice.
+        for endpoint in provider::HISTORY_SUFFIXES {
+            if let Some(base) = base_path.strip_suffix(endpoint) {
+                return Err(
+                    Problem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
+                        "write the part in front of it: \"{scheme}://{authority}{base}\""
+                    )),
+                );
+            }
+        }
+        let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
+        if !is_unambiguous(base_path) || !parses {
+            return Err(Problem::of_value(
+                "the URL's path has dot segments, leading double slashes or characters that need escaping",
+            ));
+        }
+        let bad_host = || Problem::of_value(format!("expected a host and at most a port, found {authority:?}"));
+        let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
+        let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
+        let port_is_good = port.is_empty() || authority.port_u16().is_some_and(|port| port != 0);
+        if authority.host().is_empty() || !port_is_good {
+            return Err(bad_host());
+        }
+        Ok(Self {
+            scheme,
+            authority,
+            base_path: base_path.to_owned(),
+        })
+    }
+}
+
+/// Checks the name of an upstream, which is a path segment and a metric label.
+pub fn check_upstream_name(name: &str) -> Result<(), Problem> {
+    if provider::RESERVED_NAMES.contains(&name) {
+        return Err(Problem::of_value(format!(
+            "{name:?} cannot name an upstream: paths without a prefix begin with it"
+        ))
+        .with_hint("choose another name"));
+    }
+    check_label(name)
+}
+
+/// Checks a name that is shown in logs and metrics.
+pub fn check_label(name: &str) -> Result<(), Problem> {
+    if is_label(name) {
+        return Ok(());
+    }
+    let flaw = Problem::of_value(format!("{LABEL_RULE}, found {name:?}"));
+    let lower = name.to_ascii_lowercase();
+    Err(if is_label(&lower) {
+        flaw.with_hint(format!("write {lower:?}"))
+    } else {
+        flaw
+    })
+}
+
+/// Checks the name of a client token. The error describes valid names.
+pub fn check_client_name(name: &str) -> Result<(), String> {
+    check_label(name).map_err(|flaw| flaw.message)
+}
+
+fn is_label(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.');
+    let first = name.bytes().next();
+    let begins_well = first.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    begins_well && name.len() <= NAME_MAX && name.bytes().all(allowed)
+}
+
+/// Origin as browsers send it, in lower case.
+#[derive(Clone, Debug)]
+pub struct Origin(pub String);
+
+impl ParseText for Origin {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let flaw = || Problem::of_value(format!("expected an origin, found {text:?}"));
+        // Sandboxed pages and local files of any origin send `null`.
+        if matches!(text, "*" | "null") {
+            return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
+        }
+        let host = text
+            .split_once("://")
+            .filter(|(scheme, _)| !scheme.is_empty())
+            .map(|(_, host)| host);
+        match host.map(Authority::from_str) {
+            Some(Ok(host)) if !host.as_str().contains('@') => Ok(Self(text.to_ascii_lowercase())),
+            _ => Err(flaw().with_hint("write scheme, host and port only: \"https://app.example.com\"")),
+        }
+    }
+}
+
+/// Host name without a port, in lower case.
+#[derive(Clone, Debug)]
+pub struct HostName(pub String);
+
+impl ParseText for HostName {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        let flaw = || Problem::of_value(format!("expected a host name, found {text:?}"));
+        if text.contains('*') {
+            return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
+        }
+        match Authority::from_str(text) {
+            // Equal to its own host means that it has neither a port nor a user name.
+            Ok(host) if host.host() == text => Ok(Self(text.to_ascii_lowercase())),
+            _ => Err(flaw().with_hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
+        }
+    }
+}
+
+impl ParseText for AddressRange {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        text.trim().parse().map_err(|error: AddressRangeParseError| {
+            Problem::of_value(format!("{error}; found {text:?}"))
+                .with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
+        })
+    }
+}
+
+impl ParseText for CertificateName {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        text.parse::<Self>()
+            .map_err(|error| Problem::of_value(error.to_string()))
+    }
+}
+
+impl ParseText for JsonPointer {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        text.parse::<Self>()
+            .map_err(|error| Problem::of_value(error.to_string()))
+    }
+}
+
+impl ParseText for HeaderName {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        text.parse()
+            .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
+    }
+}
+
+/// Level of log lines, or directives in the syntax of `RUST_LOG`.
+#[derive(Clone, Debug)]
+pub struct LogDirectives;
+
+impl ParseText for LogDirectives {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        // After a reload a bad level could no longer be refused.
+        let checked = LogSettings::check_level(text).map(|()| Self);
+        checked.map_err(|(message, hint)| Problem::of_value(message).with_hint(hint))
+    }
+}
+
+/// Word that is shown in logs and headers.
+#[derive(Clone, Debug)]
+pub struct PrintableWord;
+
+impl ParseText for PrintableWord {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Ok(Self);
+        }
+        Err(Problem::of_value(
+            "expected a word of printable characters without spaces",
+        ))
+    }
+}
+
+/// Name of a model, or a prefix with `*` at its end.
+#[derive(Clone, Debug)]
+pub struct ModelPattern;
+
+impl ParseText for ModelPattern {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        // A lone `*` at the end is the only pattern that the match supports.
+        let has_one_star = !text.trim_end_matches('*').contains('*') && !text.ends_with("**");
+        let word = PrintableWord::parse_text(text).ok().filter(|_| has_one_star);
+        word.map(|_| Self)
+            .ok_or_else(|| Problem::of_value("expected the name of a model, or a prefix with one `*` at the end"))
+    }
+}
+
+/// Name of an AWS region.
+#[derive(Clone, Debug)]
+pub struct AwsRegion;
+
+impl ParseText for AwsRegion {
+    fn parse_text(text: &str) -> Result<Self, Problem> {
+        // It becomes part of the signature's scope, which slashes and spaces would break.
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Ok(Self);
+        }
+        Err(Problem::of_value(
+            "expected the name of a region, such as \"us-east-1\"",
+        ))
+    }
+}
+
+/// Checks the bounds of a number. A number that is not set has none.
+pub fn check_number<T: PartialOrd>(
+    number: impl Into<Option<T>>,
+    bounds: impl RangeBounds<T>,
+    expected: &str,
+    hint: Option<&str>,
+) -> Result<(), Problem> {
+    if number.into().is_none_or(|number| bounds.contains(&number)) {
+        return Ok(());
+    }
+    let flaw = Problem::of_value(format!("expected {expected}"));
+    Err(match hint {
+        Some(hint) => flaw.with_hint(hint),
+        None => flaw,
+    })
+}
