@@ -100,7 +100,12 @@ impl ShellName {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let flags = Flags {
         config: args.config.clone(),
-        listen: args.listen.clone(),
+        given: args
+            .listen
+            .clone()
+            .map(|listen| ("--listen", listen))
+            .into_iter()
+            .collect(),
         ..Flags::default()
     }
     .with_default_config(&process_environment);

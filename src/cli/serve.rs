@@ -103,13 +103,17 @@ impl Args {
     pub(super) fn to_flags(&self) -> Flags {
         let louder = i8::try_from(self.verbose).unwrap_or(i8::MAX);
         let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
+        let given = [
+            ("--listen", &self.listen),
+            ("--admin-listen", &self.admin_listen),
+            ("--log-format", &self.log_format),
+        ];
+        let given = given.into_iter().filter_map(|(flag, text)| Some((flag, text.clone()?)));
         Flags {
             config: self.config.clone(),
             default_config: None,
-            listen: self.listen.clone(),
-            admin_listen: self.admin_listen.clone(),
+            given: given.collect(),
             upstreams: self.upstreams.clone(),
-            log_format: self.log_format.clone(),
             verbosity: louder.saturating_sub(quieter),
         }
     }

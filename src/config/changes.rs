@@ -2,30 +2,10 @@
 
 use toml::Value;
 
-use super::{Config, LoadedConfig, file::join_key};
-
-/// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 19] = [
-    "server.listen",
-    "server.admin_listen",
-    "server.admin_token",
-    "server.body_memory_max",
-    "server.connections_max",
-    "server.connections_per_address_max",
-    "server.trusted_proxies",
-    "server.header_timeout",
-    "server.drain_delay",
-    "server.drain_timeout",
-    "server.tls",
-    "timeouts.client_stall",
-    "ledger",
-    "services",
-    "webhooks",
-    "tools",
-    "principals",
-    "log.format",
-    "traces",
-];
+use super::{
+    Config, LoadedConfig,
+    file::{ConfigFile, Row, join_key},
+};
 
 /// Keys that differ between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +24,8 @@ impl ConfigChanges {
         let [old_file, new_file] = [&old.effective, &new.effective].map(Value::try_from);
         collect_changes(&old_file?, &new_file?, "", &mut keys);
         collect_new_secrets(&old.config, &new.config, &mut keys);
-        let (fixed, free) = keys.into_iter().partition(|key| needs_restart(key));
+        let rows = ConfigFile::rows();
+        let (fixed, free) = keys.into_iter().partition(|key| needs_restart(&rows, key));
         Ok(Self {
             reloadable: free,
             needs_restart: fixed,
@@ -52,9 +33,10 @@ impl ConfigChanges {
     }
 }
 
-fn needs_restart(key: &str) -> bool {
+fn needs_restart(rows: &[Row], key: &str) -> bool {
+    let fixed = rows.iter().filter(|row| row.needs_restart);
     // A dot must follow the prefix: `log.format` covers itself but no key such as `log.formatter`.
-    let mut behind = RESTART_ONLY.iter().filter_map(|fixed| key.strip_prefix(fixed));
+    let mut behind = fixed.filter_map(|row| key.strip_prefix(&row.key));
     behind.any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 

@@ -38,7 +38,9 @@ impl Lowering {
     /// Reports a problem with the value of `key`, under the name of the variable or flag that set it.
     pub(super) fn report_problem(&mut self, key: &str, flaw: Problem) {
         // A value from a variable or flag replaced that of the file, so the file's line would mislead.
-        let (key, place) = match self.origins.get(key) {
+        let list = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
+        let list = list.and_then(|(list, _)| self.origins.get(list));
+        let (key, place) = match self.origins.get(key).or(list) {
             Some(origin) => (origin.clone(), None),
             None => (key.to_owned(), self.places.get(key).cloned()),
         };

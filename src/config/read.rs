@@ -13,7 +13,7 @@ use toml::{
 
 use super::{
     VariableLookup,
-    file::{self, ConfigFile, join_key},
+    file::{self, ConfigFile, join_key, one_of},
     interpolation::interpolate_variables,
     lowering::Lowering,
     problem::{FilePlace, Problem, nearest_word},
@@ -215,18 +215,6 @@ fn allowed_words(schema: &Json) -> Vec<&str> {
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).into_iter().flatten();
     let constants = listed("oneOf").filter_map(|choice| choice.get("const"));
     listed("enum").chain(constants).filter_map(Json::as_str).collect()
-}
-
-/// Returns `text` if it is one of `choices`, or if there are no choices.
-pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Problem> {
-    if choices.is_empty() || choices.contains(&text.as_str()) {
-        return Ok(text);
-    }
-    let flaw = Problem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
-    match nearest_word(&text, choices.iter().copied()) {
-        Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
-        None => Err(flaw),
-    }
 }
 
 /// Describes a value of the wrong type. Names types as operators know them.

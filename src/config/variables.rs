@@ -1,26 +1,20 @@
-//! Names of all environment variables that the proxy reads, with the setting of each.
+//! Names of all environment variables that the proxy reads.
+
+use std::sync::LazyLock;
+
+use super::file::ConfigFile;
 
 pub(super) const CONFIG: &str = "ANTIPHON_CONFIG";
-pub(super) const LISTEN: &str = "ANTIPHON_LISTEN";
-pub(super) const ADMIN_LISTEN: &str = "ANTIPHON_ADMIN_LISTEN";
 /// Variable that contains the admin token itself.
 pub(super) const ADMIN_TOKEN: &str = "ANTIPHON_ADMIN_TOKEN";
 /// Variable with the path of a file that contains the admin token.
 pub(super) const ADMIN_TOKEN_FILE: &str = "ANTIPHON_ADMIN_TOKEN_FILE";
-pub(super) const ALLOW_HOSTS: &str = "ANTIPHON_ALLOW_HOSTS";
-pub(super) const ALLOW_ORIGINS: &str = "ANTIPHON_ALLOW_ORIGINS";
-pub(super) const DRAIN_TIMEOUT: &str = "ANTIPHON_DRAIN_TIMEOUT";
-pub(super) const MODE: &str = "ANTIPHON_MODE";
-pub(super) const LEDGER_STORE: &str = "ANTIPHON_LEDGER_STORE";
-pub(super) const LEDGER_PATH: &str = "ANTIPHON_LEDGER_PATH";
-pub(super) const LEDGER_BYTES_MAX: &str = "ANTIPHON_LEDGER_BYTES_MAX";
 /// Variable that contains the URL of the ledger's database.
 pub(super) const LEDGER_URL: &str = "ANTIPHON_LEDGER_URL";
 /// Variable with the path of a file that contains that URL.
 pub(super) const LEDGER_URL_FILE: &str = "ANTIPHON_LEDGER_URL_FILE";
 pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
-pub(super) const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
 pub(super) const RUST_LOG: &str = "RUST_LOG";
 pub(super) const AWS_RELATIVE_URI: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
 pub(super) const AWS_FULL_URI: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
@@ -42,24 +36,22 @@ pub(super) const OTEL_SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 pub(super) const OTEL_SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// Every variable that the proxy reads, with the setting that it gives. Proxy variables are also read in lower case.
-pub const VARIABLES: &[(&str, &str)] = &[
+pub static VARIABLES: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+    let rows = ConfigFile::rows().into_iter();
+    let of_rows = rows.filter_map(|row| Some((row.variable?, row.key)));
+    let others = OTHERS.iter().map(|(name, setting)| (*name, (*setting).to_owned()));
+    of_rows.chain(others).collect()
+});
+
+/// The variables that no row names, since they give more or less than the text of one key.
+const OTHERS: &[(&str, &str)] = &[
     (CONFIG, "path of the configuration file"),
-    (LISTEN, "server.listen"),
-    (ADMIN_LISTEN, "server.admin_listen"),
     (ADMIN_TOKEN, "the token whose hash is server.admin_token"),
     (ADMIN_TOKEN_FILE, "path of a file that contains the admin token"),
-    (ALLOW_HOSTS, "server.allow_hosts, as NAME,NAME"),
-    (ALLOW_ORIGINS, "server.allow_origins, as ORIGIN,ORIGIN"),
-    (DRAIN_TIMEOUT, "server.drain_timeout"),
-    (MODE, "repair.mode"),
-    (LEDGER_STORE, "ledger.store"),
-    (LEDGER_PATH, "ledger.path"),
-    (LEDGER_BYTES_MAX, "ledger.bytes_max"),
     (LEDGER_URL, "ledger.url"),
     (LEDGER_URL_FILE, "path of a file that contains ledger.url"),
     (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
     (LOG, "log.level"),
-    (LOG_FORMAT, "log.format"),
     (RUST_LOG, "log.level, unless ANTIPHON_LOG is set"),
     ("HTTPS_PROXY", "proxy towards https upstreams"),
     ("HTTP_PROXY", "proxy towards http upstreams"),

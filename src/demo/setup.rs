@@ -259,8 +259,11 @@ pub(super) async fn start_proxy(
     admin_listen: SocketAddr,
 ) -> anyhow::Result<RunningProxy> {
     let flags = Flags {
-        listen: Some(listen.to_string()),
-        admin_listen: Some(admin_listen.to_string()),
+        given: [
+            ("--listen", listen.to_string()),
+            ("--admin-listen", admin_listen.to_string()),
+        ]
+        .into(),
         ..Flags::default()
     };
     let nowhere = |_: &Path| Err(io::ErrorKind::NotFound.into());

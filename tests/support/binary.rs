@@ -85,7 +85,7 @@ impl Install {
     }
 
     fn spawn_by(&self, mut command: Command, variables: &[(&str, &str)]) -> Child {
-        for (name, _) in VARIABLES {
+        for (name, _) in VARIABLES.iter() {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         command

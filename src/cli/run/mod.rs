@@ -340,10 +340,10 @@ async fn start_proxy(
     let mut config = loaded.config;
     // The configured ports may be taken by another proxy that must not stop this command.
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    if flags.listen.is_none() || is_taken {
+    if !flags.given.contains_key("--listen") || is_taken {
         config.server.listen = free;
     }
-    if flags.admin_listen.is_none() || is_taken {
+    if !flags.given.contains_key("--admin-listen") || is_taken {
         config.admin_listen = free;
     }
     // Clients on this machine would refuse a certificate that names a host.

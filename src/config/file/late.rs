@@ -36,9 +36,9 @@ section! {
     /// `[ledger]`: the store of pinned answers, calls and late results.
     LedgerSection {
         /// Kind of store.
-        pub store: Word<StoreName> = Word(StoreName::Sqlite);
+        pub store: Word<StoreName> = Word(StoreName::Sqlite), given("ANTIPHON_LEDGER_STORE");
         /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
-        pub path: Option<String> = None;
+        pub path: Option<String> = None, given("ANTIPHON_LEDGER_PATH");
         /// URL of the database of `store = "postgres"`, such as `postgres://USER:PASSWORD@HOST/NAME`.
         #[schemars(extend("writeOnly" = true))]
         pub url: Option<String> = None;
@@ -72,7 +72,7 @@ section! {
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.
         pub on_outage: Word<OnOutage> = Word(OnOutage::Wait);
         /// Maximum size of the ledger.
-        pub bytes_max: Written<Size> = "1GiB".into();
+        pub bytes_max: Written<Size> = "1GiB".into(), given("ANTIPHON_LEDGER_BYTES_MAX");
         /// Maximum size of the records of one caller.
         pub principal_bytes_max: Written<Size> = "256MiB".into();
     }

@@ -43,7 +43,7 @@ pub use profile::{
 };
 pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
-pub use word::Word;
+pub use word::{Word, one_of};
 pub use written::Written;
 
 section! {
@@ -61,13 +61,13 @@ section! {
         /// Log lines on stderr.
         pub log: LogSection = LogSection::default();
         /// OpenTelemetry traces, sent to a collector. They never contain content.
-        pub traces: TracesSection = TracesSection::default();
+        pub traces: TracesSection = TracesSection::default(), needs(restart);
         /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub upstreams: BTreeMap<String, UpstreamSection> = BTreeMap::new();
         /// Properties of tools by tool name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub tools: BTreeMap<String, ToolSection> = BTreeMap::new();
+        pub tools: BTreeMap<String, ToolSection> = BTreeMap::new(), needs(restart);
         /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub client_tokens: BTreeMap<String, ClientTokenEntry> = BTreeMap::new();
@@ -79,15 +79,15 @@ section! {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub client_limits: BTreeMap<String, ClientLimitsSection> = BTreeMap::new();
         /// Identification of callers.
-        pub principals: PrincipalsSection = PrincipalsSection::default();
+        pub principals: PrincipalsSection = PrincipalsSection::default(), needs(restart);
         /// Store of pinned answers, calls and late results.
-        pub ledger: LedgerSection = LedgerSection::default();
+        pub ledger: LedgerSection = LedgerSection::default(), needs(restart);
         /// Tool services that may post results of calls, by service name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub services: BTreeMap<String, ServiceSection> = BTreeMap::new();
+        pub services: BTreeMap<String, ServiceSection> = BTreeMap::new(), needs(restart);
         /// Receivers of events, by name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub webhooks: BTreeMap<String, WebhookSection> = BTreeMap::new();
+        pub webhooks: BTreeMap<String, WebhookSection> = BTreeMap::new(), needs(restart);
     }
 }
 
@@ -95,42 +95,43 @@ section! {
     /// `[server]`: listeners, access and limits.
     ServerSection {
         /// Address and port of the proxy.
-        pub listen: Written<SocketAddr> = "127.0.0.1:4747".into();
+        pub listen: Written<SocketAddr> = "127.0.0.1:4747".into(), needs(restart), given("ANTIPHON_LISTEN", "--listen");
         /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
-        pub admin_listen: Written<SocketAddr> = "127.0.0.1:4748".into();
+        pub admin_listen: Written<SocketAddr> = "127.0.0.1:4748".into(),
+            needs(restart), given("ANTIPHON_ADMIN_LISTEN", "--admin-listen");
         /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
-        pub admin_token: Option<Written<TokenHash>> = None;
+        pub admin_token: Option<Written<TokenHash>> = None, needs(restart);
         /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
-        pub allow_origins: Vec<Written<Origin>> = Vec::new();
+        pub allow_origins: Vec<Written<Origin>> = Vec::new(), given("ANTIPHON_ALLOW_ORIGINS");
         /// Host names without port, besides loopback, under which clients may call the proxy.
-        pub allow_hosts: Vec<Written<HostName>> = Vec::new();
+        pub allow_hosts: Vec<Written<HostName>> = Vec::new(), given("ANTIPHON_ALLOW_HOSTS");
         /// Allows the request header `x-antiphon-mode` to make a route less strict, not only stricter.
         pub trust_mode_header: bool = false;
         /// Maximum number of open client connections. More of them wait in the kernel's queue.
-        pub connections_max: usize = 10_000, check(|most| check_number(*most, 1.., "at least 1", None));
+        pub connections_max: usize = 10_000, check(|most| check_number(*most, 1.., "at least 1", None)), needs(restart);
         /// Maximum number of open connections of one client address (IPv6: of a /64 network). More are closed at once.
         /// Loopback and `trusted_proxies` have no such limit. Default: a quarter of `connections_max`.
         pub connections_per_address_max: Option<usize> = None,
-            check(|most| check_number(*most, 1.., "at least 1", None));
+            check(|most| check_number(*most, 1.., "at least 1", None)), needs(restart);
         /// Addresses and ranges of proxies that many clients share, such as "10.0.0.0/8".
-        pub trusted_proxies: Vec<Written<AddressRange>> = Vec::new();
+        pub trusted_proxies: Vec<Written<AddressRange>> = Vec::new(), needs(restart);
         /// Timeout for a client to send the head of its request.
-        pub header_timeout: Timeout = "30s".into();
+        pub header_timeout: Timeout = "30s".into(), needs(restart);
         /// Timeout for silence of a client in the middle of its request body.
         pub upload_idle_timeout: Timeout = "30s".into();
         /// Time after SIGTERM in which new connections are still accepted, while `/readyz` fails already.
-        pub drain_delay: Wait = "0s".into();
+        pub drain_delay: Wait = "0s".into(), needs(restart);
         /// Time for running exchanges to finish, after SIGTERM and `drain_delay`. The proxy then cuts the rest.
-        pub drain_timeout: Wait = "30s".into();
+        pub drain_timeout: Wait = "30s".into(), needs(restart), given("ANTIPHON_DRAIN_TIMEOUT");
         /// Interval at which the files of profiles' keys are read again for changes. `0s` turns it off.
         pub secret_poll: Wait = "10s".into();
         /// Size above which request bodies are forwarded without being inspected.
         pub inspect_bytes_max: Written<Size> = "64MiB".into();
         /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
         /// for a quarter of what the machine or container has. Further bodies wait for up to 5 s, then get 503.
-        pub body_memory_max: Written<BodyMemoryMax> = "auto".into();
+        pub body_memory_max: Written<BodyMemoryMax> = "auto".into(), needs(restart);
         /// TLS of the listeners. Default: plain HTTP.
-        pub tls: Option<TlsSection> = None;
+        pub tls: Option<TlsSection> = None, needs(restart);
     }
 }
 
@@ -154,7 +155,7 @@ section! {
     /// `[repair]`: handling of breaches of the pairing rules.
     RepairSection {
         /// Reaction of routes to findings, unless their upstream sets `mode`.
-        pub mode: Word<Mode> = Word(Mode::Repair);
+        pub mode: Word<Mode> = Word(Mode::Repair), given("ANTIPHON_MODE");
         /// Least safe class of action that the proxy still applies.
         pub least: Word<Applicability> = Word(Applicability::Lossy);
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
@@ -178,7 +179,8 @@ section! {
     /// `[log]`: log lines on stderr.
     LogSection {
         /// Format of a line.
-        pub format: Word<LogFormat> = Word(LogFormat::Auto);
+        pub format: Word<LogFormat> = Word(LogFormat::Auto),
+            needs(restart), given("ANTIPHON_LOG_FORMAT", "--log-format");
         /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
         pub level: Written<LogDirectives> = "info".into();
     }
@@ -243,6 +245,15 @@ section! {
         pub carry_over: bool = false;
         /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.
         pub cancel_url: Option<Written<MessageUrl>> = None;
+    }
+}
+
+impl ConfigFile {
+    /// Returns the rows of all keys outside of tables with free names.
+    pub fn rows() -> Vec<Row> {
+        let mut rows = Vec::new();
+        Self::collect_rows("", &mut rows);
+        rows
     }
 }
 

@@ -46,7 +46,7 @@ section! {
         /// Time that a request may wait for a profile in cooldown. `0s` turns waiting off.
         pub queue: Wait = "30s".into();
         /// Timeout while a client reads nothing of its response.
-        pub client_stall: Timeout = "120s".into();
+        pub client_stall: Timeout = "120s".into(), needs(restart);
         /// Time that an idle connection to a provider stays open for reuse.
         pub pool_idle: Timeout = "25s".into();
     }

@@ -6,19 +6,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Value, json};
 
-use super::section::FileValue;
-use crate::labels::Labelled;
+use super::section::{FileValue, FromOutside};
+use crate::{
+    config::problem::{Problem, nearest_word},
+    labels::Labelled,
+};
 
 /// A value that is written as its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Word<T>(pub T);
-
-impl<T: Labelled> Word<T> {
-    /// Returns the words, in the order of the documentation.
-    pub fn words() -> Vec<&'static str> {
-        T::LABELS.iter().map(|(word, ..)| *word).collect()
-    }
-}
 
 impl<T> FileValue for Word<T> {}
 
@@ -52,5 +48,27 @@ impl<T: Labelled> JsonSchema for Word<T> {
         };
         let choices: Vec<Value> = T::LABELS.iter().map(choice).collect();
         json_schema!({ "oneOf": choices })
+    }
+}
+
+impl<T: Labelled> FromOutside for Word<T> {
+    fn from_outside(text: &str) -> Result<Self, Problem> {
+        let words: Vec<&str> = T::LABELS.iter().map(|(word, ..)| *word).collect();
+        let word = one_of(text.to_owned(), &words)?;
+        T::from_label(&word)
+            .map(Self)
+            .ok_or_else(|| Problem::of_value("unknown word"))
+    }
+}
+
+/// Returns `text` if it is one of `choices`, or if there are no choices.
+pub fn one_of(text: String, choices: &[&str]) -> Result<String, Problem> {
+    if choices.is_empty() || choices.contains(&text.as_str()) {
+        return Ok(text);
+    }
+    let flaw = Problem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
+    match nearest_word(&text, choices.iter().copied()) {
+        Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
+        None => Err(flaw),
     }
 }

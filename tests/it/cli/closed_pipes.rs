@@ -25,7 +25,7 @@ pub(super) fn closed_pipe() -> Stdio {
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     command

@@ -13,7 +13,7 @@ use antiphon::{cli::banner, config::VARIABLES, provider::Routes};
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     crate::support::state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     command.args(arguments);

@@ -326,7 +326,7 @@ fn a_url_with_a_password_is_not_repeated() {
 #[test]
 fn a_problem_names_the_source_of_the_value() {
     let flags = Flags {
-        listen: Some("x".into()),
+        given: [("--listen", "x".into())].into(),
         upstreams: vec!["a=h".into(), "nothing".into(), "b=http://h".into(), "b=http://i".into()],
         ..Flags::default()
     };
@@ -444,8 +444,7 @@ fn flags_override_variables_which_override_the_file() {
         ("ANTIPHON_UPSTREAM", "openai=http://variable, xai=http://other"),
     ];
     let flags = Flags {
-        listen: Some("127.0.0.1:4".into()),
-        log_format: Some("auto".into()),
+        given: [("--listen", "127.0.0.1:4".into()), ("--log-format", "auto".into())].into(),
         upstreams: vec!["openai=http://flag".into()],
         verbosity: 1,
         ..Flags::default()
@@ -1050,7 +1049,7 @@ fn profiles_are_served_to_other_machines_only_with_client_tokens() {
         }
     }
     let flags = Flags {
-        listen: Some("0.0.0.0:1".into()),
+        given: [("--listen", "0.0.0.0:1".into())].into(),
         ..Flags::default()
     };
     let error = with(Some(profile), &flags, &[]).unwrap_err();

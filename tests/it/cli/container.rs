@@ -35,7 +35,7 @@ impl Container {
     fn start(variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         state::apart(&mut command);
-        for (name, _) in VARIABLES {
+        for (name, _) in VARIABLES.iter() {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         let mut child = command

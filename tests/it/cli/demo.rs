@@ -22,7 +22,7 @@ const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1
 
 pub(crate) fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     command

@@ -10,7 +10,7 @@ use crate::support::state;
 fn antiphon(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     // An address where nothing answers.

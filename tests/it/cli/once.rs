@@ -53,7 +53,7 @@ impl Bench {
 
     fn command_at(&self, folder: &Path, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-        for (name, _) in VARIABLES {
+        for (name, _) in VARIABLES.iter() {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         command

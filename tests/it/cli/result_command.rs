@@ -40,7 +40,7 @@ type Ended = (Option<i32>, String, String);
 fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     for name in OWN_VARIABLES {

@@ -20,7 +20,7 @@ impl Started {
     fn new(listen: &str, socket: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         crate::support::state::apart(&mut command);
-        for (name, _) in VARIABLES {
+        for (name, _) in VARIABLES.iter() {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         command

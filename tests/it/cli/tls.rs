@@ -32,7 +32,7 @@ fn tls_section(folder: &TlsFolder) -> String {
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     command.args(arguments).stdin(Stdio::null());
@@ -158,7 +158,7 @@ fn activate(sockets: [&TcpListener; 2], names: &str, arguments: &str) -> Activat
     let [first, second] = sockets.map(|socket| OwnedFd::from(socket.try_clone().unwrap()));
     let mut command = Command::new("sh");
     state::apart(&mut command);
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     // The variable has the id of the process itself, which `exec` keeps.

@@ -95,7 +95,7 @@ fn command_line_arguments_and_variables_are_pinned() {
 /// Runs the binary with its own state directory and environment.
 fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-    for (name, _) in VARIABLES {
+    for (name, _) in VARIABLES.iter() {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     state::apart(&mut command)
