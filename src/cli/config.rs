@@ -117,11 +117,11 @@ fn check_config(out: &mut impl Write, config: Option<PathBuf>, output: OutputFor
         (loaded, _) => loaded?,
     };
     let (count, listen) = (loaded.config.upstreams.len(), loaded.config.server.listen);
-    let warnings: Vec<String> = loaded
-        .config
-        .literal_secrets
-        .iter()
+    let secrets = loaded.config.literal_secrets.iter();
+    let old_keys = loaded.config.old_keys.iter();
+    let warnings: Vec<String> = secrets
         .map(|key| literal_secret_warning(key))
+        .chain(old_keys.map(|(key, advice)| format!("{key}: the next version does not read this key: {advice}")))
         .chain(config::exposed_key_warning(&loaded.config))
         .collect();
     match output {

@@ -379,6 +379,9 @@ fn warn_of_settings(config: &Config, exposed_key: Option<&str>) {
         tracing::warn!("{warning}");
     }
     warn_of_literal_secrets(&config.literal_secrets);
+    for (key, advice) in &config.old_keys {
+        tracing::warn!(key, "the next version does not read this key: {advice}");
+    }
     warn_of_unusable_variables(&config.unusable_variables);
 }
 

@@ -1,6 +1,6 @@
 //! Converts `[principals]`, `[services]`, `[tools]` and the times of `[ledger]` to settings.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     clients,
@@ -8,6 +8,7 @@ use super::{
     lowering::Lowering,
     problem::Problem,
     services::lower_services,
+    timeouts,
     webhooks::lower_webhooks,
 };
 use crate::{
@@ -49,52 +50,47 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
 /// Builds the settings of late results.
 pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings) -> LateSettings {
     let section = lowering.file.ledger.clone();
+    let tools = lower_tools(lowering, &section);
+    let unset = LateSettings::default();
+    let idle = timeouts::old_or(section.session_idle.as_ref(), unset.session_idle);
     LateSettings {
-        session_idle: section.session_idle.duration(),
+        // A session must outlive the calls of its tools.
+        session_idle: tools
+            .values()
+            .filter_map(|tool| tool.max_duration)
+            .fold(idle, Duration::max),
         ttl: section.ttl.duration(),
         delivers_in_loops: section.deliver_in_loops,
         has_task_page: section.task_page,
         result_bytes_max: section.result_bytes_max.bytes(),
         detach_after: section.detach_after.duration(),
         cancel_grace: section.cancel_grace.duration(),
-        tools: lower_tools(lowering, &section),
+        tools,
         services: lower_services(lowering),
         webhooks: lower_webhooks(lowering),
         personal_tokens: clients::lower_personal_tokens(lowering),
         principals,
-        ..LateSettings::default()
+        ..unset
     }
 }
 
-/// Builds the properties of tools. Reports a tool that may run longer than its session or its call is remembered.
+/// Builds the properties of tools. Reports a tool that may run longer than its call is kept.
 fn lower_tools(lowering: &mut Lowering, ledger: &LedgerSection) -> BTreeMap<String, ToolSettings> {
     // A time with a problem is `None`, so that tools are not compared with a stand-in.
     let usable = |time: &Retention| time.value().map(|time| time.0);
-    let (session_idle, ttl) = (usable(&ledger.session_idle), usable(&ledger.ttl));
+    let ttl = usable(&ledger.ttl);
     let mut tools = BTreeMap::new();
     for (name, section) in lowering.file.tools.clone() {
         let key = join_key(&join_key("tools", &name), "max_duration");
         let max_duration = section.max_duration.as_ref().and_then(usable);
-        let shown = |duration| humantime::format_duration(duration).to_string();
-        let longer = |than: Option<_>| max_duration.zip(than).filter(|(max, than)| max > than);
-        if let Some((max, than)) = longer(session_idle) {
-            let flaw = Problem::of_value(format!(
-                "{name:?} may take longer than a session is remembered, which is {}",
-                shown(than)
-            ));
-            lowering.report_problem(
-                &key,
-                flaw.with_hint(format!("set ledger.session_idle to {:?} or more", shown(max))),
-            );
-        } else if let Some((max, than)) = longer(ttl) {
+        if let Some((max, ttl)) = max_duration.zip(ttl).filter(|(max, ttl)| max > ttl) {
+            let shown = |duration| humantime::format_duration(duration).to_string();
             let flaw = Problem::of_value(format!(
                 "{name:?} may take longer than its call is kept, which is {}",
-                shown(than)
+                shown(ttl)
             ));
-            lowering.report_problem(
-                &key,
-                flaw.with_hint(format!("set ledger.ttl to {:?} or more", shown(max))),
-            );
+            let hint = format!("set ledger.ttl to {:?} or more", shown(max));
+            lowering.report_problem(&key, flaw.with_hint(hint));
         }
         let settings = ToolSettings {
             tier: section.tier.0,

@@ -194,8 +194,8 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         .and_then(Written::value)
         .copied();
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
-    let upstream = timeouts::upstream_settings(&lowering.file.timeouts, proxies);
     let mut proxy = lower_proxy(lowering);
+    let upstream = timeouts::upstream_settings(&lowering.file.timeouts, &proxy.timeouts, proxies);
     let body_memory_max = lower_body_memory(lowering, proxy.inspect_bytes_max);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = ledger::lower_ledger(lowering);
@@ -224,6 +224,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         late,
         ledger,
         literal_secrets: std::mem::take(&mut lowering.secrets.literal_keys),
+        old_keys: std::mem::take(&mut lowering.old_keys),
         log,
         traces,
         unusable_variables: otel.unusable,
@@ -276,7 +277,7 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
     let hosts = server.allow_hosts.iter().filter_map(Written::value);
     ProxySettings {
         inspect_bytes_max: server.inspect_bytes_max.bytes(),
-        upload_idle_timeout: server.upload_idle_timeout.duration(),
+        upload_idle_timeout: timeouts::old_or(server.upload_idle_timeout.as_ref(), server.header_timeout.duration()),
         allow_origins: origins.map(|origin| origin.0.clone()).collect(),
         allow_hosts: hosts.map(|host| host.0.clone()).collect(),
         trust_mode_header: server.trust_mode_header,
@@ -300,7 +301,7 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
         },
         on_binding_error: repair.on_binding_error.0,
         on_outage: file.ledger.on_outage.0,
-        timeouts: timeouts::exchange_timeouts(&file.timeouts),
+        timeouts: timeouts::exchange_timeouts(&file.timeouts, &file.rotation),
         rotation: timeouts::rotation_settings(&file.rotation),
         client_tokens,
         principals: late::principal_settings(&file.principals),

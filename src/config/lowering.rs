@@ -20,6 +20,8 @@ pub(super) struct Lowering {
     /// Secrets by their key.
     pub(super) secrets: FileSecrets,
     pub(super) problems: Vec<Problem>,
+    /// Old keys that the file sets, each with the advice to whoever sets it.
+    pub(super) old_keys: Vec<(String, &'static str)>,
 }
 
 impl Lowering {

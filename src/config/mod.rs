@@ -90,6 +90,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Keys whose secret is written in the file itself. `serve` warns about each.
     pub literal_secrets: Vec<String>,
+    /// Old keys that the file sets, each with the advice to whoever sets it. `serve` warns about each.
+    pub old_keys: Vec<(String, &'static str)>,
     /// Settings of log lines.
     pub log: LogSettings,
     /// Settings of traces. `None` if no traces are sent.

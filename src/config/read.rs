@@ -3,7 +3,7 @@
 //! The reader walks the parsed text along their JSON Schema. It reports an unusable value and leaves it out,
 //! so that one mistake hides no other.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::Value as Json;
 use toml::{
@@ -22,9 +22,11 @@ use super::{
 
 /// Reads the file's text. `variable` returns the value of `${NAME}`.
 pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
+    let rows = ConfigFile::rows().into_iter();
     let mut walk = SchemaWalk {
         source,
         variable,
+        old: rows.filter_map(|row| Some((row.key, row.old?))).collect(),
         reading: Lowering::default(),
     };
     // The recovering parser reports every syntax error, not only the first.
@@ -39,7 +41,7 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
             problem
         });
     }
-    let schema = file::file_schema();
+    let schema = file::reader_schema();
     // The parser recovers from a syntax error by guessing. Problems that follow from a guess would only confuse.
     let table = if errors.is_empty() {
         walk.read_table(root.get_ref(), schema.as_value(), "")
@@ -58,6 +60,8 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
 struct SchemaWalk<'s> {
     source: &'s str,
     variable: &'s VariableLookup<'s>,
+    /// Advice of each old key.
+    old: BTreeMap<String, &'static str>,
     reading: Lowering,
 }
 
@@ -72,11 +76,16 @@ impl SchemaWalk<'_> {
             // A table with free names, such as `[upstreams.NAME]`, has one schema for all entries.
             let free = schema.get("additionalProperties").filter(|free| free.is_object());
             if let Some(schema) = properties.and_then(|known| known.get(name)).or(free) {
+                let advice = self.old.get(&full).copied();
+                self.reading
+                    .old_keys
+                    .extend(advice.map(|advice| (full.clone(), advice)));
                 if let Some(value) = self.read_value(value.get_ref(), &value.span(), schema, &full) {
                     values.insert(name.to_owned(), value);
                 }
             } else {
                 let known = properties.into_iter().flatten().map(|(name, _)| name.as_str());
+                let known = known.filter(|known| !self.old.contains_key(&join_key(path, known)));
                 let section = section_of(name, properties).map(|section| format!("it belongs under [{section}]"));
                 // The value of a mistyped key may be a secret, so only the key itself is shown.
                 let place = self.place_of(&key.span()).map(FilePlace::cut_to_range);

@@ -1,42 +1,74 @@
 //! Converts `[timeouts]` and `[rotation]` to settings.
 
-use super::file::{RotationSection, TimeoutsSection};
+use std::time::Duration;
+
+use super::file::{RotationSection, TimeoutsSection, Written, values::Within};
 use crate::{
     policy::{ExchangeTimeouts, RotationSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
 
+/// Time that an idle connection to a provider stays open for reuse. Providers close after 30 s or more.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Maximum number of idle connections per upstream host.
 const POOL_IDLE_MAX: usize = 64;
 
 /// Builds the timeouts of an exchange.
-pub(super) fn exchange_timeouts(section: &TimeoutsSection) -> ExchangeTimeouts {
+pub(super) fn exchange_timeouts(section: &TimeoutsSection, rotation: &RotationSection) -> ExchangeTimeouts {
+    let fixed = ExchangeTimeouts::default();
+    let [connect, headers, idle, progress, server_tool] = [
+        &section.connect,
+        &section.headers,
+        &section.idle,
+        &section.progress,
+        &section.server_tool,
+    ]
+    .map(Written::duration);
     ExchangeTimeouts {
-        connect: section.connect.duration(),
-        tls: section.tls.duration(),
-        send: section.send.duration(),
-        headers: section.headers.duration(),
-        stream_headers: section.stream_headers.duration(),
-        first_event: section.first_event.duration(),
-        idle: section.idle.duration(),
-        heartbeat_idle: section.heartbeat_idle.duration(),
-        progress: section.progress.duration(),
+        connect,
+        tls: old_or(section.tls.as_ref(), connect),
+        send: old_or(section.send.as_ref(), fixed.send),
+        headers,
+        stream_headers: old_or(
+            section.stream_headers.as_ref(),
+            fixed.stream_headers.max(headers / 10).min(headers),
+        ),
+        first_event: old_or(
+            section.first_event.as_ref(),
+            fixed.first_event.max(progress / 2).min(progress),
+        ),
+        idle,
+        heartbeat_idle: old_or(section.heartbeat_idle.as_ref(), fixed.heartbeat_idle.min(idle)),
+        progress,
         reasoning: section.reasoning.duration(),
-        server_tool: section.server_tool.duration(),
-        compaction: section.compaction.duration(),
+        server_tool,
+        compaction: old_or(section.compaction.as_ref(), server_tool),
         total: section.total.duration(),
         gate: section.gate.duration(),
-        queue: section.queue.duration(),
+        // A wait for a profile in cooldown also ends with `rotation.wait` itself.
+        queue: old_or(section.queue.as_ref(), fixed.queue.max(rotation.wait.duration())),
     }
 }
 
-/// Builds the settings of the HTTP client towards providers.
-pub(super) fn upstream_settings(section: &TimeoutsSection, proxies: ProxyEnvironment) -> UpstreamSettings {
+/// Returns the value of an old key, else the one that takes its place.
+pub(super) fn old_or<const MIN: u64, const MAX: u64>(
+    old: Option<&Written<Within<MIN, MAX>>>,
+    new: Duration,
+) -> Duration {
+    old.map_or(new, Written::duration)
+}
+
+/// Builds the settings of the HTTP client towards providers, with the timeouts of `clocks`.
+pub(super) fn upstream_settings(
+    section: &TimeoutsSection,
+    clocks: &ExchangeTimeouts,
+    proxies: ProxyEnvironment,
+) -> UpstreamSettings {
     UpstreamSettings {
-        connect_timeout: section.connect.duration(),
-        tls_timeout: section.tls.duration(),
-        send_timeout: section.send.duration(),
-        pool_idle_timeout: section.pool_idle.duration(),
+        connect_timeout: clocks.connect,
+        tls_timeout: clocks.tls,
+        send_timeout: clocks.send,
+        pool_idle_timeout: old_or(section.pool_idle.as_ref(), POOL_IDLE_TIMEOUT),
         pool_idle_max: POOL_IDLE_MAX,
         proxies,
     }

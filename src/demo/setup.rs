@@ -195,8 +195,8 @@ pub(super) fn serve_provider(
 fn config_text(cast: &Cast) -> String {
     let main = cast.main_at;
     let mut text = format!(
-        "[server]\ndrain_timeout = \"1s\"\ntrust_mode_header = true\n[ledger]\nstore = \"memory\"\n[timeouts]\nstream_headers = \
-         \"1500ms\"\nserver_tool = \"700ms\"\n\
+        "[server]\ndrain_timeout = \"1s\"\ntrust_mode_header = true\n[ledger]\nstore = \"memory\"\n[timeouts]\n\
+         headers = \"1500ms\"\nserver_tool = \"700ms\"\n\
          [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n[client_tokens]\n",
         TokenHash::hash_token(cast.tokens.service.as_bytes())
     );

@@ -57,8 +57,6 @@ section! {
         pub ttl: Retention = "7d".into();
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
         pub detach_after: Timeout = "5m".into();
-        /// Time after which an unused session is forgotten: no shorter than `max_duration` of any tool.
-        pub session_idle: Retention = "24h".into();
         /// Time between the evidence that a conversation was left and the request to undo its calls.
         pub cancel_grace: Timeout = "60s".into();
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
@@ -75,6 +73,11 @@ section! {
         pub bytes_max: Written<Size> = "1GiB".into(), given("ANTIPHON_LEDGER_BYTES_MAX");
         /// Maximum size of the records of one caller.
         pub principal_bytes_max: Written<Size> = "256MiB".into();
+
+        // Old key.
+        /// Time after which an unused session is forgotten.
+        pub session_idle: Option<Retention> = None,
+            old("remove it: the time is 24h, or the longest max_duration of a tool");
     }
 }
 

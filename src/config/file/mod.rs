@@ -115,10 +115,8 @@ section! {
             check(|most| check_number(*most, 1.., "at least 1", None)), needs(restart);
         /// Addresses and ranges of proxies that many clients share, such as "10.0.0.0/8".
         pub trusted_proxies: Vec<Written<AddressRange>> = Vec::new(), needs(restart);
-        /// Timeout for a client to send the head of its request.
+        /// Timeout for a client to send the head of its request, and for its silence in the middle of the body.
         pub header_timeout: Timeout = "30s".into(), needs(restart);
-        /// Timeout for silence of a client in the middle of its request body.
-        pub upload_idle_timeout: Timeout = "30s".into();
         /// Time after SIGTERM in which new connections are still accepted, while `/readyz` fails already.
         pub drain_delay: Wait = "0s".into(), needs(restart);
         /// Time for running exchanges to finish, after SIGTERM and `drain_delay`. The proxy then cuts the rest.
@@ -130,6 +128,10 @@ section! {
         /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
         /// for a quarter of what the machine or container has. Further bodies wait for up to 5 s, then get 503.
         pub body_memory_max: Written<BodyMemoryMax> = "auto".into(), needs(restart);
+        // Old key.
+        /// Timeout for silence of a client in the middle of its request body.
+        pub upload_idle_timeout: Option<Timeout> = None,
+            old("remove it, or set server.header_timeout, which is also this timeout");
         /// TLS of the listeners. Default: plain HTTP.
         pub tls: Option<TlsSection> = None, needs(restart);
     }
@@ -229,7 +231,7 @@ section! {
     ToolSection {
         /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
         pub tier: Word<Tier> = Word::default();
-        /// Longest time that a call of the tool takes. At most `ledger.session_idle` and at most `ledger.ttl`.
+        /// Longest time that a call of the tool takes, at most `ledger.ttl`. An unused session is remembered as long.
         pub max_duration: Option<Retention> = None;
         /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
         pub provisional: bool = false;
@@ -257,8 +259,22 @@ impl ConfigFile {
     }
 }
 
-/// Returns the JSON Schema of the file, for editors. All subschemas are inlined.
+/// Returns the JSON Schema of the file, for editors. All subschemas are inlined. It has no old keys.
 pub fn file_schema() -> Schema {
+    let mut schema = reader_schema();
+    for row in ConfigFile::rows().into_iter().filter(|row| row.old.is_some()) {
+        let (tables, old) = row.key.rsplit_once('.').unwrap_or(("", &row.key));
+        let path = format!("/properties/{}/properties", tables.replace('.', "/properties/"));
+        if let Some(Value::Object(keys)) = schema.pointer_mut(&path) {
+            // Keeps the order of the others.
+            keys.retain(|key, _| key != old);
+        }
+    }
+    schema
+}
+
+/// Returns the schema with the old keys too.
+pub fn reader_schema() -> Schema {
     SchemaSettings::draft2020_12()
         // The reader walks the schema beside the file and does not follow references.
         .with(|settings| settings.inline_subschemas = true)

@@ -13,6 +13,8 @@ pub struct Row {
     pub needs_restart: bool,
     /// Variable that overrides the key.
     pub variable: Option<&'static str>,
+    /// The advice to whoever still sets an old key, which the next version will not read. `None` for any other key.
+    pub old: Option<&'static str>,
 }
 
 /// Values from outside the file that override its keys.
@@ -88,6 +90,7 @@ pub fn replace_value<T: FromOutside>(
 /// * `check(FUNCTION)`, which returns the problem of a value that its type allows
 /// * `needs(restart)`, if a reload cannot apply a change of the key, nor of any key below it
 /// * `given(VARIABLE, FLAG)`, which override the key; the flag is optional
+/// * `old(ADVICE)`, for a key that this version still reads, with a warning; the schema has it no longer
 macro_rules! section {
     ($(#[$doc:meta])+ $name:ident { $(
         $(#[$meta:meta])+
@@ -129,6 +132,7 @@ macro_rules! section {
                         key,
                         needs_restart: [false $(, section!(@restart $marker($($argument)+)))*].contains(&true),
                         variable: [None $(, section!(@variable $marker($($argument)+)))*].into_iter().flatten().next(),
+                        old: [None $(, section!(@old $marker($($argument)+)))*].into_iter().flatten().next(),
                     });
                 )+
             }
@@ -142,6 +146,7 @@ macro_rules! section {
     };
     (@restart needs(restart)) => { true };
     (@variable given($variable:literal $($flag:tt)*)) => { Some($variable) };
+    (@old old($advice:literal)) => { Some($advice) };
     (@flag $flag:literal) => { Some($flag) };
     (@flag) => { None };
     // The other markers of the row.
@@ -149,6 +154,7 @@ macro_rules! section {
     (@override $($other:tt)+) => {};
     (@restart $($other:tt)+) => { false };
     (@variable $($other:tt)+) => { None };
+    (@old $($other:tt)+) => { None };
 }
 
 impl FileValue for bool {}

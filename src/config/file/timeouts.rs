@@ -12,43 +12,54 @@ use crate::policy::OnOrganisationChange;
 section! {
     /// `[timeouts]`: timeouts of an exchange.
     TimeoutsSection {
-        /// Timeout for DNS and TCP, including a forward proxy.
+        /// Timeout for DNS and TCP, including a forward proxy, and for the TLS handshake that follows.
         pub connect: Timeout = "5s".into();
-        /// Timeout for the TLS handshake that follows.
-        pub tls: Timeout = "5s".into();
-        /// Timeout while the provider accepts no further bytes of the request.
-        pub send: Timeout = "30s".into();
-        /// Timeout from the sent request to the response head, if the head comes when the model is done.
+        /// Timeout from the sent request to the response head, if the head comes when the model is done. Streams of
+        /// Messages and Responses, whose head comes at once, have 60 s, or a tenth of it if that is longer.
         pub headers: Timeout = "600s".into();
-        /// Same as `headers`, for streams whose head comes at once: Messages and Responses.
-        pub stream_headers: Timeout = "60s".into();
-        /// Timeout from the response head to the first content event, on a stream that has sent two heartbeats in a row.
-        pub first_event: Timeout = "120s".into();
-        /// Timeout without any byte of a response body, on a stream that has not sent two heartbeats in a row.
+        /// Timeout without any byte of a response body. After two heartbeats in a row it is four times their largest
+        /// gap, and at least 90 s.
         pub idle: Timeout = "240s".into();
-        /// Least timeout without any byte, on a stream that has sent two heartbeats in a row. It is longer for slow
-        /// heartbeats: four times their largest gap.
-        pub heartbeat_idle: Timeout = "90s".into();
-        /// Timeout while only heartbeats arrive.
+        /// Timeout while only heartbeats arrive. Before the first content event it is 120 s, or half of this if that is
+        /// longer.
         pub progress: Timeout = "240s".into();
         /// Same as `progress`, while the model reasons.
         pub reasoning: Timeout = "600s".into();
-        /// Same as `progress`, while a tool runs at the provider.
+        /// Same as `progress`, while a tool runs at the provider or the provider compacts the history.
         pub server_tool: Timeout = "900s".into();
-        /// Same as `progress`, while the provider compacts the history.
-        pub compaction: Timeout = "900s".into();
         /// Timeout for the whole exchange.
         pub total: Timeout = "3600s".into();
-        // Zero turns these two off. For every other timeout it would end each exchange at once.
+        // Zero turns it off. For every other timeout it would end each exchange at once.
         /// Time that a stream is held back before its first event, so that an early error becomes a status or is
         /// retried. Only with profiles. `0s` turns it off.
         pub gate: Wait = "10s".into();
-        /// Time that a request may wait for a profile in cooldown. `0s` turns waiting off.
-        pub queue: Wait = "30s".into();
         /// Timeout while a client reads nothing of its response.
         pub client_stall: Timeout = "120s".into(), needs(restart);
+        // Old keys.
+        /// Timeout for the TLS handshake.
+        pub tls: Option<Timeout> = None,
+            old("remove it, or set timeouts.connect, the timeout of each of the two steps");
+        /// Timeout while the provider accepts no further bytes of the request.
+        pub send: Option<Timeout> = None,
+            old("remove it: the timeout is 30s");
+        /// Timeout of the response head of streams whose head comes at once.
+        pub stream_headers: Option<Timeout> = None,
+            old("remove it: the timeout is 60s, or a tenth of timeouts.headers if that is longer");
+        /// Timeout from the response head to the first content event, on a stream with heartbeats.
+        pub first_event: Option<Timeout> = None,
+            old("remove it: the timeout is 120s, or half of timeouts.progress if that is longer");
+        /// Least timeout without any byte, on a stream with heartbeats.
+        pub heartbeat_idle: Option<Timeout> = None,
+            old("remove it: the timeout is 90s, or timeouts.idle if that is shorter");
+        /// Timeout while the provider compacts the history.
+        pub compaction: Option<Timeout> = None,
+            old("remove it, or set timeouts.server_tool, the timeout of both");
+        /// Time that a request may wait for the first credential of a profile.
+        pub queue: Option<Wait> = None,
+            old("remove it: the time is 30s, or rotation.wait if that is longer");
         /// Time that an idle connection to a provider stays open for reuse.
-        pub pool_idle: Timeout = "25s".into();
+        pub pool_idle: Option<Timeout> = None,
+            old("remove it: the time is 25s");
     }
 }
 

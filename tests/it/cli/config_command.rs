@@ -9,6 +9,8 @@ use std::{
 
 use antiphon::{cli::banner, config::VARIABLES, provider::Routes};
 
+use crate::support::binary::Install;
+
 /// Returns a command for the binary without Antiphon's own variables.
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
@@ -579,6 +581,23 @@ fn check_warns_of_secrets_and_has_a_document() {
         (code, &report["ok"], &report["problems"][0]["line"]),
         (2, &false.into(), &2.into())
     );
+}
+
+#[tokio::test]
+async fn old_keys_are_warned_of_at_the_start_and_by_check() {
+    const OLD: &str = "the next version does not read this key: ";
+    let install = Install::new(include_str!("old_keys.toml"));
+    let log = install.start().await.stop_with_log().await;
+    let warned = log
+        .iter()
+        .filter(|line| line.contains(OLD) && line.contains("\"WARN\""));
+    assert_eq!(warned.count(), 10, "{log:?}");
+    let path = install.config().to_str().unwrap();
+    let checked = antiphon(&["config", "check", "-c", path]).output().unwrap();
+    let (code, _, err) = output(&checked);
+    assert_eq!((code, err.matches(OLD).count()), (0, 10), "{err}");
+    let tls = format!("warning: timeouts.tls: {OLD}remove it, or set timeouts.connect");
+    assert!(err.contains(&tls), "{err}");
 }
 
 #[test]

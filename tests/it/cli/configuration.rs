@@ -20,6 +20,8 @@ use serde_json::Value;
 use crate::support::tls::{Authority, Certified};
 
 const EXAMPLE: &str = include_str!("../../../config.example.toml");
+/// The example of the version before, some of whose keys are old ones now.
+const OLD_EXAMPLE: &str = include_str!("old_keys.toml");
 
 fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<LoadedConfig, ConfigError> {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
@@ -144,7 +146,6 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[repair]\nleast = \"losless\"", 2, "repair.least", "expected one of lossy", "did you mean `lossless`?"),
     ("[repair]\nhygiene = 1", 2, "repair.hygiene", "expected a boolean, found a whole number", ""),
     ("[tools.t]\ntier = \"readonly\"", 2, "tools.t.tier", "expected one of read, revertible, durable, one_way", ""),
-    ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "set ledger.session_idle to \"2days\" or more"),
     ("[ledger]\nttl = \"1h\"\n[tools.t]\nmax_duration = \"2h\"", 4, "tools.t.max_duration", "\"t\" may take longer than its call is kept, which is 1h", "set ledger.ttl to \"2h\" or more"),
     ("[ledger]\nttl = \"400days\"", 2, "ledger.ttl", "expected a duration from 1ms to 1year", ""),
     ("[ledger]\nstore = \"redis\"", 2, "ledger.store", "expected one of sqlite, memory, postgres", ""),
@@ -524,27 +525,18 @@ fn every_key_reaches_its_setting() {
         trust_mode_header = true
         connections_max = 0x10
         header_timeout = "1s"
-        upload_idle_timeout = "2s"
         drain_timeout = "0s"
         inspect_bytes_max = "1 kB"
         [timeouts]
         connect = "1s"
-        tls = "2s"
-        send = "3s"
         headers = "1m 4s"
-        stream_headers = "5s"
-        first_event = "6s"
         idle = "7ms"
-        heartbeat_idle = "8s"
         progress = "9s"
         reasoning = "10s"
         server_tool = "11s"
-        compaction = "12s"
         total = "13s"
         gate = "0s"
-        queue = "15s"
         client_stall = "16s"
-        pool_idle = "17s"
         [rotation]
         wait = "18s"
         on_organisation_change = "move"
@@ -586,7 +578,7 @@ fn every_key_reaches_its_setting() {
     );
     assert_eq!(config.proxy.allow_origins, ["https://app.example.com"]);
     assert_eq!(config.proxy.allow_hosts, ["proxy.internal"]);
-    assert_eq!(config.proxy.upload_idle_timeout, Duration::from_secs(2));
+    assert_eq!(config.proxy.upload_idle_timeout, Duration::from_secs(1));
     assert_eq!(
         (config.proxy.trust_mode_header, config.proxy.inspect_bytes_max),
         (true, 1000)
@@ -594,20 +586,20 @@ fn every_key_reaches_its_setting() {
     let seconds = Duration::from_secs;
     let clocks = ExchangeTimeouts {
         connect: seconds(1),
-        tls: seconds(2),
-        send: seconds(3),
+        tls: seconds(1),
+        send: seconds(30),
         headers: seconds(64),
-        stream_headers: seconds(5),
-        first_event: seconds(6),
+        stream_headers: seconds(60),
+        first_event: seconds(9),
         idle: Duration::from_millis(7),
-        heartbeat_idle: seconds(8),
+        heartbeat_idle: Duration::from_millis(7),
         progress: seconds(9),
         reasoning: seconds(10),
         server_tool: seconds(11),
-        compaction: seconds(12),
+        compaction: seconds(11),
         total: seconds(13),
         gate: Duration::ZERO,
-        queue: seconds(15),
+        queue: seconds(30),
     };
     assert_eq!(config.proxy.timeouts, clocks);
     let upstream = &config.upstream;
@@ -617,7 +609,7 @@ fn every_key_reaches_its_setting() {
     );
     assert_eq!(
         (config.server.client_stall, upstream.pool_idle_timeout),
-        (seconds(16), seconds(17))
+        (seconds(16), seconds(25))
     );
     let rotation = RotationSettings {
         wait: seconds(18),
@@ -1075,14 +1067,19 @@ fn the_example_contains_the_defaults() {
     );
 }
 
-#[test]
-fn the_example_contains_every_key_and_valid_commented_tables() {
-    let live = EXAMPLE.lines().map(|line| {
+/// Returns an example with every key set, also those that are commented out.
+fn with_every_key(example: &str) -> String {
+    let live = example.lines().map(|line| {
         let inside = line.strip_prefix('#').unwrap_or_default();
         let is_toml = inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
         if is_toml { inside } else { line }
     });
     let live = live.collect::<Vec<_>>().join("\n");
+    live.replace("store = \"sqlite\"", "store = \"postgres\"")
+}
+
+/// Loads an example with every key set, and the variables that it names.
+fn load_every_key(live: &str) -> LoadedConfig {
     let variables = [
         "TEAM_A_KEY",
         "TOKEN",
@@ -1093,11 +1090,85 @@ fn the_example_contains_every_key_and_valid_commented_tables() {
     let mut variables = variables.map(|name| (name, "value")).to_vec();
     let url = "postgres://antiphon@127.0.0.1/antiphon";
     variables.extend(["LEDGER_URL", "LEDGER_LISTEN_URL"].map(|name| (name, url)));
-    let live = live.replace("store = \"sqlite\"", "store = \"postgres\"");
     variables.push(("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"));
     variables.extend(["RUNNER_SECRET", "CRM_SECRET"].map(|name| (name, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")));
-    let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
-    assert!(loaded.config.literal_secrets.is_empty());
+    with(Some(live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn old_keys_are_read_with_a_warning_that_names_what_takes_their_place() {
+    let live = with_every_key(OLD_EXAMPLE);
+    let loaded = load_every_key(&live);
+    let keys: Vec<&str> = loaded.config.old_keys.iter().map(|(key, _)| key.as_str()).collect();
+    let gone = [
+        "server.upload_idle_timeout",
+        "timeouts.tls",
+        "timeouts.send",
+        "timeouts.stream_headers",
+        "timeouts.first_event",
+        "timeouts.heartbeat_idle",
+        "timeouts.compaction",
+        "timeouts.queue",
+        "timeouts.pool_idle",
+        "ledger.session_idle",
+    ];
+    assert_eq!(keys, gone);
+    // What is printed keeps them, and means the same.
+    let printed = loaded.to_toml().unwrap();
+    assert!(printed.contains("session_idle = \"24h\""), "{printed}");
+    // Each still has its effect, and the new one has it too.
+    let old = file(
+        "[server]\nupload_idle_timeout = \"2s\"\n[timeouts]\ntls = \"2s\"\nsend = \"3s\"\nstream_headers = \"5s\"\n\
+         first_event = \"6s\"\nheartbeat_idle = \"8s\"\ncompaction = \"12s\"\nqueue = \"0s\"\npool_idle = \"17s\"\n\
+         [ledger]\nsession_idle = \"2h\"\n[tools.t]\nmax_duration = \"3h\"",
+    )
+    .config;
+    let seconds = Duration::from_secs;
+    let clocks = ExchangeTimeouts {
+        tls: seconds(2),
+        send: seconds(3),
+        stream_headers: seconds(5),
+        first_event: seconds(6),
+        heartbeat_idle: seconds(8),
+        compaction: seconds(12),
+        queue: Duration::ZERO,
+        ..ExchangeTimeouts::default()
+    };
+    assert_eq!(old.proxy.timeouts, clocks);
+    assert_eq!(
+        (old.proxy.upload_idle_timeout, old.upstream.pool_idle_timeout),
+        (seconds(2), seconds(17))
+    );
+    assert_eq!(old.late.session_idle, seconds(3 * 60 * 60));
+    problems(
+        "[timeouts]\ntls = \"soon\"",
+        &[(2, "timeouts.tls", "expected a duration", "write it like")],
+    );
+    // No hint leads to an old key.
+    let hint = "known here: client_stall, connect, gate, headers";
+    problems("[timeouts]\nque = \"1s\"", &[(2, "timeouts.que", "unknown key", hint)]);
+}
+
+#[test]
+fn times_without_a_key_follow_those_with_one() {
+    let config = file(
+        "[timeouts]\nheaders = \"30m\"\nprogress = \"10m\"\n[rotation]\nwait = \"1m\"\n\
+         [ledger]\nttl = \"30days\"\n[tools.t]\nmax_duration = \"3days\"\n[tools.u]",
+    )
+    .config;
+    let clocks = &config.proxy.timeouts;
+    assert_eq!(
+        [clocks.stream_headers, clocks.first_event, clocks.queue],
+        [180, 300, 60].map(Duration::from_secs)
+    );
+    assert_eq!(config.late.session_idle, Duration::from_secs(3 * 24 * 60 * 60));
+}
+
+#[test]
+fn the_example_contains_every_key_and_valid_commented_tables() {
+    let live = with_every_key(EXAMPLE);
+    let loaded = load_every_key(&live);
+    assert!(loaded.config.literal_secrets.is_empty() && loaded.config.old_keys.is_empty());
     let table: toml::Table = live.parse().unwrap();
     let mut missing = Vec::new();
     collect_missing_keys(file_schema().as_value(), &toml::Value::Table(table), "", &mut missing);
@@ -1178,7 +1249,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 19 + 5 + 4 + 3,
+        (15 + 5) + 9 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }
