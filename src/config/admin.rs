@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 use super::{
     ReadFile, VariableLookup,
     file::Written,
-    lowering::Lowering,
+    lowering::{Lowering, any_loopback_port},
     problem::Problem,
     variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
@@ -48,7 +48,12 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
 
 /// Returns the address of the admin listener. Without a token only loopback is allowed.
 pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSettings, has_token: bool) -> SocketAddr {
-    let address = lowering.file.server.admin_listen.address();
+    let address = lowering
+        .file
+        .server
+        .admin_listen
+        .value()
+        .unwrap_or_else(any_loopback_port);
     if !address.ip().is_loopback() && !has_token {
         let flaw = Problem::of_value(format!(
             "{address} is reachable from other machines, and no token is required there"

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    file::{
-        ClientLimitsSection, ClientTokenEntry, join_key,
-        values::{ClientTokenHash, check_label},
-    },
+    file::{ClientLimitsSection, ClientTokenEntry, join_key, values::check_label},
     lowering::Lowering,
     problem::Problem,
 };
@@ -25,7 +22,7 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
             ClientTokenEntry::Hash(_) => table,
             ClientTokenEntry::Table(_) => join_key(&table, "token"),
         };
-        let Some(&ClientTokenHash(hash)) = entry.hash().value() else {
+        let Some(hash) = entry.hash().value() else {
             continue;
         };
         // The token is all that tells two clients apart.

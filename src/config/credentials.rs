@@ -98,12 +98,12 @@ pub(super) fn lower_token_refresh(lowering: &mut Lowering, key: &str, section: &
         let flaw = Problem::of_value("only tokens of a token_command are refreshed");
         lowering.report_problem(key, flaw.with_hint("write token_command, or remove this line"));
     }
-    interval.duration()
+    interval.value_or_default()
 }
 
 /// Returns the interval at which files are read again; `None` if they are not.
 pub(super) fn secret_poll(section: &ServerSection) -> Option<Duration> {
-    let poll = section.secret_poll.duration();
+    let poll = section.secret_poll.value_or_default();
     // A shorter interval would only cost work.
     (!poll.is_zero()).then_some(poll.max(POLL_MIN))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     clients,
-    file::{LedgerSection, PrincipalsMode, PrincipalsSection, ToolSection, Written, join_key, values::Retention},
+    file::{LedgerSection, PrincipalsMode, PrincipalsSection, ToolSection, Written, join_key},
     lowering::Lowering,
     problem::Problem,
     services::lower_services,
@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn principal_settings(section: &PrincipalsSection) -> PrincipalSettings {
     PrincipalSettings {
         is_single: section.mode.0 == PrincipalsMode::Single,
-        user_header: section.user_header.as_ref().and_then(Written::value).cloned(),
+        user_header: section.user_header.as_ref().and_then(Written::value),
         trust_body_user: section.trust_body_user,
     }
 }
@@ -59,12 +59,12 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
             .values()
             .filter_map(|tool| tool.max_duration)
             .fold(idle, Duration::max),
-        ttl: section.ttl.duration(),
+        ttl: section.ttl.value_or_default(),
         delivers_in_loops: section.deliver_in_loops,
         has_task_page: section.task_page,
-        result_bytes_max: section.result_bytes_max.bytes(),
-        detach_after: section.detach_after.duration(),
-        cancel_grace: section.cancel_grace.duration(),
+        result_bytes_max: section.result_bytes_max.value_or_default(),
+        detach_after: section.detach_after.value_or_default(),
+        cancel_grace: section.cancel_grace.value_or_default(),
         tools,
         services: lower_services(lowering),
         webhooks: lower_webhooks(lowering),
@@ -77,12 +77,11 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
 /// Builds the properties of tools. Reports a tool that may run longer than its call is kept.
 fn lower_tools(lowering: &mut Lowering, ledger: &LedgerSection) -> BTreeMap<String, ToolSettings> {
     // A time with a problem is `None`, so that tools are not compared with a stand-in.
-    let usable = |time: &Retention| time.value().map(|time| time.0);
-    let ttl = usable(&ledger.ttl);
+    let ttl = ledger.ttl.value();
     let mut tools = BTreeMap::new();
     for (name, section) in lowering.file.tools.clone() {
         let key = join_key(&join_key("tools", &name), "max_duration");
-        let max_duration = section.max_duration.as_ref().and_then(usable);
+        let max_duration = section.max_duration.as_ref().and_then(Written::value);
         if let Some((max, ttl)) = max_duration.zip(ttl).filter(|(max, ttl)| max > ttl) {
             let shown = |duration| humantime::format_duration(duration).to_string();
             let flaw = Problem::of_value(format!(
@@ -97,13 +96,8 @@ fn lower_tools(lowering: &mut Lowering, ledger: &LedgerSection) -> BTreeMap<Stri
             max_duration,
             is_provisional: section.provisional,
             intent: section.intent.0,
-            window: section.window.as_ref().and_then(Written::value).map(|window| window.0),
-            ignore_input: section
-                .ignore_input
-                .iter()
-                .filter_map(Written::value)
-                .cloned()
-                .collect(),
+            window: section.window.as_ref().and_then(Written::value),
+            ignore_input: section.ignore_input.iter().filter_map(Written::value).collect(),
             carries_over: section.carry_over,
             cancel_url: lower_cancel_url(lowering, &name, &section),
         };
@@ -115,7 +109,7 @@ fn lower_tools(lowering: &mut Lowering, ledger: &LedgerSection) -> BTreeMap<Stri
 /// Returns the URL that undoes calls of a tool. Reports a tool that cannot undo any, and one whose service has no secret.
 fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &ToolSection) -> Option<String> {
     let key = join_key(&join_key("tools", name), "cancel_url");
-    let url = section.cancel_url.as_ref()?.value()?.0.clone();
+    let url = section.cancel_url.as_ref()?.value()?;
     if section.tier.0 != Tier::Revertible {
         let flaw = Problem::of_value("only the effects of a revertible tool are undone");
         lowering.report_problem(&key, flaw.with_hint("add tier = \"revertible\""));

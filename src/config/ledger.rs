@@ -83,7 +83,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
             }
         }
     }
-    let size = |text: &Written<Size>| u64::try_from(text.bytes()).unwrap_or(u64::MAX);
+    let size = |size: &Written<Size>| u64::try_from(size.value_or_default()).unwrap_or(u64::MAX);
     LedgerConfig {
         place,
         keeps_seen: section.keep_seen.0 == KeepSeenName::Disk,

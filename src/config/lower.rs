@@ -14,7 +14,7 @@ use super::{
     current_file::CurrentFile,
     file::{ConfigFile, Written},
     late, ledger,
-    lowering::Lowering,
+    lowering::{Lowering, any_loopback_port},
     overlay::{self, Flags},
     problem::{ConfigError, FilePlace, Problem},
     profiles::{self, LoweredProfiles},
@@ -186,13 +186,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     } = environment;
     let [tls, admin_tls] = tls::lower_tls(lowering, read_file);
     let server = server_settings(&lowering.file, tls);
-    let admin_token = lowering
-        .file
-        .server
-        .admin_token
-        .as_ref()
-        .and_then(Written::value)
-        .copied();
+    let admin_token = lowering.file.server.admin_token.as_ref().and_then(Written::value);
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
     let mut proxy = lower_proxy(lowering);
     let upstream = timeouts::upstream_settings(&lowering.file.timeouts, &proxy.timeouts, proxies);
@@ -207,7 +201,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     profiles::check_exposure(lowering, &server, &profiles);
     let log = LogSettings {
         format: lowering.file.log.format.0,
-        level: lowering.file.log.level.written().to_owned(),
+        level: lowering.file.log.level.text().to_owned(),
     };
     let traces = traces::trace_settings(&lowering.file.traces, &otel);
     Config {
@@ -237,26 +231,21 @@ fn server_settings(file: &ConfigFile, tls: Option<ListenerTls>) -> ServerSetting
     // One client must not take all places.
     let quarter = (section.connections_max / 4).max(1);
     ServerSettings {
-        listen: section.listen.address(),
+        listen: section.listen.value().unwrap_or_else(any_loopback_port),
         connections_max: section.connections_max,
         connections_per_address_max: section.connections_per_address_max.unwrap_or(quarter),
-        trusted_proxies: section
-            .trusted_proxies
-            .iter()
-            .filter_map(Written::value)
-            .copied()
-            .collect(),
-        header_timeout: section.header_timeout.duration(),
-        client_stall: file.timeouts.client_stall.duration(),
-        drain_delay: section.drain_delay.duration(),
-        drain_timeout: section.drain_timeout.duration(),
+        trusted_proxies: section.trusted_proxies.iter().filter_map(Written::value).collect(),
+        header_timeout: section.header_timeout.value_or_default(),
+        client_stall: file.timeouts.client_stall.value_or_default(),
+        drain_delay: section.drain_delay.value_or_default(),
+        drain_timeout: section.drain_timeout.value_or_default(),
         tls,
     }
 }
 
 /// Returns the memory of all request bodies. `None` if it depends on the machine.
 fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Option<u64> {
-    let bytes = lowering.file.server.body_memory_max.value_or_default().0?;
+    let bytes = lowering.file.server.body_memory_max.value_or_default()?;
     let least = budget::least_body_memory(inspect_bytes_max);
     if bytes < least {
         let problem = Problem::of_value(format!(
@@ -276,10 +265,13 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
     let origins = server.allow_origins.iter().filter_map(Written::value);
     let hosts = server.allow_hosts.iter().filter_map(Written::value);
     ProxySettings {
-        inspect_bytes_max: server.inspect_bytes_max.bytes(),
-        upload_idle_timeout: timeouts::old_or(server.upload_idle_timeout.as_ref(), server.header_timeout.duration()),
-        allow_origins: origins.map(|origin| origin.0.clone()).collect(),
-        allow_hosts: hosts.map(|host| host.0.clone()).collect(),
+        inspect_bytes_max: server.inspect_bytes_max.value_or_default(),
+        upload_idle_timeout: timeouts::old_or(
+            server.upload_idle_timeout.as_ref(),
+            server.header_timeout.value_or_default(),
+        ),
+        allow_origins: origins.collect(),
+        allow_hosts: hosts.collect(),
         trust_mode_header: server.trust_mode_header,
         policy: RepairPolicy {
             late: repair.late.0,

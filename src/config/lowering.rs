@@ -59,3 +59,8 @@ impl Lowering {
         value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
 }
+
+/// Returns the stand-in for an address that has a problem.
+pub(super) fn any_loopback_port() -> std::net::SocketAddr {
+    std::net::SocketAddr::from(([127, 0, 0, 1], 0))
+}

@@ -101,7 +101,7 @@ pub(super) fn lower_profiles(
         check_credentials(lowering, &key, &section);
         // A bad URL or kind is reported with the upstream. Here it only decides which checks apply.
         let url = section.url.as_ref().and_then(Written::value);
-        let host = url.map_or("", |url| url.authority.host());
+        let host = url.as_ref().map_or("", |url| url.authority.host());
         let kind = section
             .kind
             .map_or_else(|| ProviderKind::infer_kind(&name, host), |Word(kind)| kind);
@@ -184,8 +184,8 @@ fn lower_profile(
         label: section.name.clone(),
         credential,
         weight: u32::try_from(section.weight).ok()?,
-        organisation: section.organisation.as_ref().map(|word| word.written().to_owned()),
-        models: section.models.iter().map(|model| model.written().to_owned()).collect(),
+        organisation: section.organisation.as_ref().and_then(Written::value),
+        models: section.models.iter().filter_map(Written::value).collect(),
         max_concurrent: section.max_concurrent.and_then(|most| u32::try_from(most).ok()),
     };
     Some((profile, source))
@@ -250,7 +250,7 @@ fn lower_aws_scope(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &P
             flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
         );
     }
-    let own = section.aws_region.as_ref().map(Written::written);
+    let own = section.aws_region.as_ref().map(Written::text);
     let region = own.or_else(|| provider::aws_region(at.host));
     if region.is_none() && at.kind == ProviderKind::Bedrock {
         let flaw = Problem::of_value("has no aws_region, and the upstream's host names none");

@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{
     VariableLookup,
-    file::{ConfigFile, Written},
+    file::{ConfigFile, Meaning, Written},
     interpolation::interpolate_variables,
     problem::Problem,
 };
@@ -113,9 +113,9 @@ pub(super) fn shorten_token_hashes(file: &mut ConfigFile) {
     clients.for_each(|entry| shorten_hash(entry.hash_mut()));
 }
 
-fn shorten_hash<T>(hash: &mut Written<T>) {
+fn shorten_hash<M: Meaning>(hash: &mut Written<M>) {
     // A value without such a prefix is no hash, and was refused before.
-    let shown = hash.written().get(..HASH_CHARS_SHOWN).unwrap_or_default();
+    let shown = hash.text().get(..HASH_CHARS_SHOWN).unwrap_or_default();
     hash.show_as(format!("{shown}…"));
 }
 

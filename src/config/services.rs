@@ -18,7 +18,7 @@ pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     for (name, section) in lowering.file.services.clone() {
         let key = join_key("services", &name);
         let named = lowering.value_or_report(&key, check_label(&name));
-        let token = section.token.as_ref().and_then(Written::value).copied();
+        let token = section.token.as_ref().and_then(Written::value);
         let secret = lower_service_secret(lowering, &key);
         // By the places and not by the values: an unusable token already has its own problem.
         if !["token", "secret"]

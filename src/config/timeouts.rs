@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::file::{RotationSection, TimeoutsSection, Written, values::Within};
+use super::file::{Meaning, RotationSection, TimeoutsSection, Written};
 use crate::{
     policy::{ExchangeTimeouts, RotationSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
@@ -23,7 +23,7 @@ pub(super) fn exchange_timeouts(section: &TimeoutsSection, rotation: &RotationSe
         &section.progress,
         &section.server_tool,
     ]
-    .map(Written::duration);
+    .map(Written::value_or_default);
     ExchangeTimeouts {
         connect,
         tls: old_or(section.tls.as_ref(), connect),
@@ -40,22 +40,22 @@ pub(super) fn exchange_timeouts(section: &TimeoutsSection, rotation: &RotationSe
         idle,
         heartbeat_idle: old_or(section.heartbeat_idle.as_ref(), fixed.heartbeat_idle.min(idle)),
         progress,
-        reasoning: section.reasoning.duration(),
+        reasoning: section.reasoning.value_or_default(),
         server_tool,
         compaction: old_or(section.compaction.as_ref(), server_tool),
-        total: section.total.duration(),
-        gate: section.gate.duration(),
+        total: section.total.value_or_default(),
+        gate: section.gate.value_or_default(),
         // A wait for a profile in cooldown also ends with `rotation.wait` itself.
-        queue: old_or(section.queue.as_ref(), fixed.queue.max(rotation.wait.duration())),
+        queue: old_or(
+            section.queue.as_ref(),
+            fixed.queue.max(rotation.wait.value_or_default()),
+        ),
     }
 }
 
 /// Returns the value of an old key, else the one that takes its place.
-pub(super) fn old_or<const MIN: u64, const MAX: u64>(
-    old: Option<&Written<Within<MIN, MAX>>>,
-    new: Duration,
-) -> Duration {
-    old.map_or(new, Written::duration)
+pub(super) fn old_or<M: Meaning<Value = Duration>>(old: Option<&Written<M>>, new: Duration) -> Duration {
+    old.map_or(new, Written::value_or_default)
 }
 
 /// Builds the settings of the HTTP client towards providers, with the timeouts of `clocks`.
@@ -77,7 +77,7 @@ pub(super) fn upstream_settings(
 /// Builds the settings of rotation.
 pub(super) fn rotation_settings(section: &RotationSection) -> RotationSettings {
     RotationSettings {
-        wait: section.wait.duration(),
+        wait: section.wait.value_or_default(),
         on_organisation_change: section.on_organisation_change.0,
     }
 }

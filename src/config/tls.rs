@@ -108,7 +108,7 @@ pub(super) fn lower_client_certificates(lowering: &mut Lowering) -> CertificateC
         let is_named = lowering.value_or_report(&key, check_label(&client)).is_some();
         for (i, text) in names.0.iter().enumerate() {
             let item = format!("{key}[{i}]");
-            let Some(name) = text.value().cloned() else {
+            let Some(name) = text.value() else {
                 continue;
             };
             // A certificate must stand for one client.

@@ -9,7 +9,7 @@ use super::{
     VariableLookup,
     file::{
         TracesSection, Written,
-        values::{COLLECTOR_PATH, CollectorUrl, parse_collector_url},
+        values::{COLLECTOR_PATH, collector_url},
     },
     lowering::Lowering,
     variables::{
@@ -57,12 +57,12 @@ impl OtelEnvironment {
             let has_path = text.split_once("://").is_none_or(|(_, rest)| rest.contains('/'));
             // By the specification this URL is used as it is, so `/v1/traces` is not added.
             let slash = if has_path { "" } else { "/" };
-            parse_collector_url(&format!("{text}{slash}")).map(|uri| uri.to_string())
+            collector_url(&format!("{text}{slash}")).map(|uri| uri.to_string())
         });
         // Both variables are read even if one is enough, so that each unusable value is reported.
         let common = this.read_variable(variable, OTEL_ENDPOINT, |text| {
             let text = format!("{}{COLLECTOR_PATH}", text.trim_end_matches('/'));
-            parse_collector_url(&text).map(|uri| uri.to_string())
+            collector_url(&text).map(|uri| uri.to_string())
         });
         let own = own.map(|url| (url, OTEL_TRACES_ENDPOINT));
         this.endpoint = own.or_else(|| common.map(|url| (url, OTEL_ENDPOINT)));
@@ -146,7 +146,7 @@ pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
 
 /// Builds the settings of traces. `None` if there is no endpoint or traces are turned off.
 pub(super) fn trace_settings(section: &TracesSection, otel: &OtelEnvironment) -> Option<TraceSettings> {
-    let CollectorUrl(endpoint) = section.endpoint.as_ref()?.value()?.clone();
+    let endpoint = section.endpoint.as_ref()?.value()?;
     if otel.disabled {
         return None;
     }

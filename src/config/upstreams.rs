@@ -57,7 +57,7 @@ fn lower_upstream(
         }
         return None;
     };
-    let url = text.value()?.clone();
+    let url = text.value()?;
     let kind = section.kind.map_or_else(
         || ProviderKind::infer_kind(name, url.authority.host()),
         |Word(kind)| kind,

@@ -15,7 +15,7 @@ pub(super) fn lower_webhooks(lowering: &mut Lowering) -> Vec<WebhookSettings> {
         let key = join_key("webhooks", &name);
         let named = lowering.value_or_report(&key, check_label(&name));
         let url = match &section.url {
-            Some(url) => url.value().map(|url| url.0.clone()),
+            Some(url) => url.value(),
             None => report_missing(lowering, &key, "url", "write the https:// URL that gets the events"),
         };
         let secret = lower_secret(lowering, &key);

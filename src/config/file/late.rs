@@ -1,14 +1,13 @@
 //! `[principals]`, `[ledger]` and `[services.NAME]` of the file. Secrets of services never reach these types.
 
-use http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Word, Written,
-    values::{MessageUrl, Retention, Size, Timeout},
+    values::{FieldName, HashedToken, MessageUrl, Retention, Size, Timeout},
 };
-use crate::{auth::TokenHash, labels::labelled_enum, ledger::DatabaseTls, proxy::OnOutage};
+use crate::{labels::labelled_enum, ledger::DatabaseTls, proxy::OnOutage};
 
 section! {
     /// `[principals]`: how the proxy identifies callers.
@@ -16,7 +15,7 @@ section! {
         /// Rule by which the proxy tells callers apart.
         pub mode: Word<PrincipalsMode> = Word::default();
         /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
-        pub user_header: Option<Written<HeaderName>> = None;
+        pub user_header: Option<Written<FieldName>> = None;
         /// Trusts the end user that a request body names, in the same way as `user_header`.
         pub trust_body_user: bool = false;
     }
@@ -54,11 +53,11 @@ section! {
         /// Makes `/readyz` answer 503 while the ledger does not work.
         pub ready_requires: bool = false;
         /// Time that a call waits for its result, and a result for its owner.
-        pub ttl: Retention = "7d".into();
+        pub ttl: Written<Retention> = "7d".into();
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
-        pub detach_after: Timeout = "5m".into();
+        pub detach_after: Written<Timeout> = "5m".into();
         /// Time between the evidence that a conversation was left and the request to undo its calls.
-        pub cancel_grace: Timeout = "60s".into();
+        pub cancel_grace: Written<Timeout> = "60s".into();
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
         pub keep_seen: Word<KeepSeenName> = Word(KeepSeenName::Memory);
         /// Appends late results after tool results too, for agents whose users never write.
@@ -76,7 +75,7 @@ section! {
 
         // Old key.
         /// Time after which an unused session is forgotten.
-        pub session_idle: Option<Retention> = None,
+        pub session_idle: Option<Written<Retention>> = None,
             old("remove it: the time is 24h, or the longest max_duration of a tool");
     }
 }
@@ -132,7 +131,7 @@ section! {
     /// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
     ServiceSection {
         /// Hash of its token, as `antiphon config token NAME` prints it.
-        pub token: Option<Written<TokenHash>> = None;
+        pub token: Option<Written<HashedToken>> = None;
         /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
         #[schemars(extend("writeOnly" = true))]
         pub secret: Option<String> = None;

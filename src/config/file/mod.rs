@@ -4,24 +4,22 @@
 //! the bounds of values are derived from them. Operators read these doc comments in the schema. A key that is `None` is
 //! left out of every output, since TOML has no null.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::values::{
-    BodyMemoryMax, CollectorUrl, HostName, IntentWindow, LogDirectives, MessageUrl, Origin, Retention, Size, Timeout,
-    UpstreamUrl, Wait, check_number,
+    Address, BodyMemoryMax, ClientAddresses, CollectorUrl, HashedToken, HostName, InputPointer, IntentWindow,
+    LogDirectives, MessageUrl, Origin, Retention, Size, Timeout, UpstreamAddress, Wait, check_number,
 };
 use crate::{
-    auth::TokenHash,
     labels::labelled_enum,
-    late::{IntentUse, JsonPointer},
+    late::IntentUse,
     provider::ProviderKind,
     proxy::OnBindingError,
     repair::{Applicability, Mode, OnLate, Tier},
-    server::AddressRange,
     telemetry::LogFormat,
 };
 
@@ -44,7 +42,7 @@ pub use profile::{
 pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use word::{Word, one_of};
-pub use written::Written;
+pub use written::{Meaning, Written};
 
 section! {
     /// Configuration of Antiphon: one TOML file in which every key is optional.
@@ -95,12 +93,12 @@ section! {
     /// `[server]`: listeners, access and limits.
     ServerSection {
         /// Address and port of the proxy.
-        pub listen: Written<SocketAddr> = "127.0.0.1:4747".into(), needs(restart), given("ANTIPHON_LISTEN", "--listen");
+        pub listen: Written<Address> = "127.0.0.1:4747".into(), needs(restart), given("ANTIPHON_LISTEN", "--listen");
         /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
-        pub admin_listen: Written<SocketAddr> = "127.0.0.1:4748".into(),
+        pub admin_listen: Written<Address> = "127.0.0.1:4748".into(),
             needs(restart), given("ANTIPHON_ADMIN_LISTEN", "--admin-listen");
         /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
-        pub admin_token: Option<Written<TokenHash>> = None, needs(restart);
+        pub admin_token: Option<Written<HashedToken>> = None, needs(restart);
         /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
         pub allow_origins: Vec<Written<Origin>> = Vec::new(), given("ANTIPHON_ALLOW_ORIGINS");
         /// Host names without port, besides loopback, under which clients may call the proxy.
@@ -114,15 +112,15 @@ section! {
         pub connections_per_address_max: Option<usize> = None,
             check(|most| check_number(*most, 1.., "at least 1", None)), needs(restart);
         /// Addresses and ranges of proxies that many clients share, such as "10.0.0.0/8".
-        pub trusted_proxies: Vec<Written<AddressRange>> = Vec::new(), needs(restart);
+        pub trusted_proxies: Vec<Written<ClientAddresses>> = Vec::new(), needs(restart);
         /// Timeout for a client to send the head of its request, and for its silence in the middle of the body.
-        pub header_timeout: Timeout = "30s".into(), needs(restart);
+        pub header_timeout: Written<Timeout> = "30s".into(), needs(restart);
         /// Time after SIGTERM in which new connections are still accepted, while `/readyz` fails already.
-        pub drain_delay: Wait = "0s".into(), needs(restart);
+        pub drain_delay: Written<Wait> = "0s".into(), needs(restart);
         /// Time for running exchanges to finish, after SIGTERM and `drain_delay`. The proxy then cuts the rest.
-        pub drain_timeout: Wait = "30s".into(), needs(restart), given("ANTIPHON_DRAIN_TIMEOUT");
+        pub drain_timeout: Written<Wait> = "30s".into(), needs(restart), given("ANTIPHON_DRAIN_TIMEOUT");
         /// Interval at which the files of profiles' keys are read again for changes. `0s` turns it off.
-        pub secret_poll: Wait = "10s".into();
+        pub secret_poll: Written<Wait> = "10s".into();
         /// Size above which request bodies are forwarded without being inspected.
         pub inspect_bytes_max: Written<Size> = "64MiB".into();
         /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
@@ -130,7 +128,7 @@ section! {
         pub body_memory_max: Written<BodyMemoryMax> = "auto".into(), needs(restart);
         // Old key.
         /// Timeout for silence of a client in the middle of its request body.
-        pub upload_idle_timeout: Option<Timeout> = None,
+        pub upload_idle_timeout: Option<Written<Timeout>> = None,
             old("remove it, or set server.header_timeout, which is also this timeout");
         /// TLS of the listeners. Default: plain HTTP.
         pub tls: Option<TlsSection> = None, needs(restart);
@@ -203,7 +201,7 @@ section! {
     /// `[upstreams.NAME]`: a provider endpoint.
     UpstreamSection {
         /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
-        pub url: Option<Written<UpstreamUrl>> = None;
+        pub url: Option<Written<UpstreamAddress>> = None;
         /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
         pub kind: Option<Word<ProviderKind>> = None;
         /// Reaction of its routes to findings. Default: `repair.mode`.
@@ -232,7 +230,7 @@ section! {
         /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
         pub tier: Word<Tier> = Word::default();
         /// Longest time that a call of the tool takes, at most `ledger.ttl`. An unused session is remembered as long.
-        pub max_duration: Option<Retention> = None;
+        pub max_duration: Option<Written<Retention>> = None;
         /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
         pub provisional: bool = false;
         /// Calls that get the result of an earlier call with the same input, within `window`. The proxy marks it as
@@ -242,7 +240,7 @@ section! {
         /// `read`, 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
         pub window: Option<Written<IntentWindow>> = None;
         /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
-        pub ignore_input: Vec<Written<JsonPointer>> = Vec::new();
+        pub ignore_input: Vec<Written<InputPointer>> = Vec::new();
         /// Results of conversations that were left go into the next one of the same user, once.
         pub carry_over: bool = false;
         /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FileValue, Written,
-    values::{AwsRegion, ClientTokenHash, Interval, ModelPattern, PrintableWord, check_number},
+    values::{AwsRegion, CertifiedName, HashedClientToken, Interval, ModelPattern, PrintableWord, check_number},
 };
-use crate::{auth::CertificateName, config::problem::Problem};
+use crate::config::problem::Problem;
 
 section! {
     /// One of your credentials at an upstream: an API key, a bearer token, AWS keys, or a source of them; exactly one.
@@ -33,7 +33,7 @@ section! {
         /// at the start and before the token expires.
         pub token_command: Option<Vec<CommandWord>> = None;
         /// Interval at which `token_command` runs if its output has no expiry. Default: `45m`.
-        pub token_refresh: Option<Interval> = None;
+        pub token_refresh: Option<Written<Interval>> = None;
         /// ID of the AWS key that signs requests, written as `${NAME}`. Only for upstreams of kind `bedrock`.
         #[schemars(extend("writeOnly" = true))]
         pub aws_access_key_id: Option<String> = None;
@@ -100,14 +100,14 @@ section! {
 #[serde(untagged)]
 pub enum ClientTokenEntry {
     /// Hash of the token.
-    Hash(Written<ClientTokenHash>),
+    Hash(Written<HashedClientToken>),
     /// Table with the hash of the token.
     Table(ClientTokenSection),
 }
 
 impl ClientTokenEntry {
     /// Returns the hash.
-    pub const fn hash(&self) -> &Written<ClientTokenHash> {
+    pub const fn hash(&self) -> &Written<HashedClientToken> {
         match self {
             Self::Hash(hash) => hash,
             Self::Table(table) => &table.token,
@@ -115,7 +115,7 @@ impl ClientTokenEntry {
     }
 
     /// Returns the hash.
-    pub const fn hash_mut(&mut self) -> &mut Written<ClientTokenHash> {
+    pub const fn hash_mut(&mut self) -> &mut Written<HashedClientToken> {
         match self {
             Self::Hash(hash) => hash,
             Self::Table(table) => &mut table.token,
@@ -136,7 +136,7 @@ section! {
     /// `[client_tokens.NAME]`: a client's token with its properties.
     ClientTokenSection {
         /// Hash of the token, as `antiphon config token NAME` prints it.
-        pub token: Written<ClientTokenHash> = Written::default();
+        pub token: Written<HashedClientToken> = Written::default();
         /// One person uses the token, so that an effect of one of its conversations is not repeated in another.
         pub personal: bool = false;
     }
@@ -145,7 +145,7 @@ section! {
 /// Names of certificates, as these contain them: DNS names, URIs or email addresses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct CertificateNameList(pub Vec<Written<CertificateName>>);
+pub struct CertificateNameList(pub Vec<Written<CertifiedName>>);
 
 impl FileValue for CertificateNameList {
     fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Word,
+    Word, Written,
     values::{Timeout, Wait},
 };
 use crate::policy::OnOrganisationChange;
@@ -13,52 +13,52 @@ section! {
     /// `[timeouts]`: timeouts of an exchange.
     TimeoutsSection {
         /// Timeout for DNS and TCP, including a forward proxy, and for the TLS handshake that follows.
-        pub connect: Timeout = "5s".into();
+        pub connect: Written<Timeout> = "5s".into();
         /// Timeout from the sent request to the response head, if the head comes when the model is done. Streams of
         /// Messages and Responses, whose head comes at once, have 60 s, or a tenth of it if that is longer.
-        pub headers: Timeout = "600s".into();
+        pub headers: Written<Timeout> = "600s".into();
         /// Timeout without any byte of a response body. After two heartbeats in a row it is four times their largest
         /// gap, and at least 90 s.
-        pub idle: Timeout = "240s".into();
+        pub idle: Written<Timeout> = "240s".into();
         /// Timeout while only heartbeats arrive. Before the first content event it is 120 s, or half of this if that is
         /// longer.
-        pub progress: Timeout = "240s".into();
+        pub progress: Written<Timeout> = "240s".into();
         /// Same as `progress`, while the model reasons.
-        pub reasoning: Timeout = "600s".into();
+        pub reasoning: Written<Timeout> = "600s".into();
         /// Same as `progress`, while a tool runs at the provider or the provider compacts the history.
-        pub server_tool: Timeout = "900s".into();
+        pub server_tool: Written<Timeout> = "900s".into();
         /// Timeout for the whole exchange.
-        pub total: Timeout = "3600s".into();
+        pub total: Written<Timeout> = "3600s".into();
         // Zero turns it off. For every other timeout it would end each exchange at once.
         /// Time that a stream is held back before its first event, so that an early error becomes a status or is
         /// retried. Only with profiles. `0s` turns it off.
-        pub gate: Wait = "10s".into();
+        pub gate: Written<Wait> = "10s".into();
         /// Timeout while a client reads nothing of its response.
-        pub client_stall: Timeout = "120s".into(), needs(restart);
+        pub client_stall: Written<Timeout> = "120s".into(), needs(restart);
         // Old keys.
         /// Timeout for the TLS handshake.
-        pub tls: Option<Timeout> = None,
+        pub tls: Option<Written<Timeout>> = None,
             old("remove it, or set timeouts.connect, the timeout of each of the two steps");
         /// Timeout while the provider accepts no further bytes of the request.
-        pub send: Option<Timeout> = None,
+        pub send: Option<Written<Timeout>> = None,
             old("remove it: the timeout is 30s");
         /// Timeout of the response head of streams whose head comes at once.
-        pub stream_headers: Option<Timeout> = None,
+        pub stream_headers: Option<Written<Timeout>> = None,
             old("remove it: the timeout is 60s, or a tenth of timeouts.headers if that is longer");
         /// Timeout from the response head to the first content event, on a stream with heartbeats.
-        pub first_event: Option<Timeout> = None,
+        pub first_event: Option<Written<Timeout>> = None,
             old("remove it: the timeout is 120s, or half of timeouts.progress if that is longer");
         /// Least timeout without any byte, on a stream with heartbeats.
-        pub heartbeat_idle: Option<Timeout> = None,
+        pub heartbeat_idle: Option<Written<Timeout>> = None,
             old("remove it: the timeout is 90s, or timeouts.idle if that is shorter");
         /// Timeout while the provider compacts the history.
-        pub compaction: Option<Timeout> = None,
+        pub compaction: Option<Written<Timeout>> = None,
             old("remove it, or set timeouts.server_tool, the timeout of both");
         /// Time that a request may wait for the first credential of a profile.
-        pub queue: Option<Wait> = None,
+        pub queue: Option<Written<Wait>> = None,
             old("remove it: the time is 30s, or rotation.wait if that is longer");
         /// Time that an idle connection to a provider stays open for reuse.
-        pub pool_idle: Option<Timeout> = None,
+        pub pool_idle: Option<Written<Timeout>> = None,
             old("remove it: the time is 25s");
     }
 }
@@ -67,7 +67,7 @@ section! {
     /// `[rotation]`: rules for moving requests between the profiles of an upstream.
     RotationSection {
         /// Longest cooldown of its own profile that a lane waits for, instead of moving to another profile.
-        pub wait: Wait = "10s".into();
+        pub wait: Written<Wait> = "10s".into();
         /// Reaction if only a profile of another organisation is left.
         pub on_organisation_change: Word<OnOrganisationChange> = Word(OnOrganisationChange::Surface);
     }

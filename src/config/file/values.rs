@@ -1,13 +1,13 @@
-//! Types of values with their bounds: durations, sizes, addresses, URLs, origins, host names; and rules of names.
+//! Meanings of texts with their bounds: durations, sizes, addresses, URLs, origins, host names; and rules of names.
 
-use std::{net::SocketAddr, ops::RangeBounds, str::FromStr, time::Duration};
+use std::{fmt::Display, net::SocketAddr, ops::RangeBounds, str::FromStr, time::Duration};
 
 use http::{
     HeaderName, Uri,
     uri::{Authority, Scheme},
 };
 
-use super::written::{ParseText, Written};
+use super::written::Meaning;
 use crate::{
     auth::{CertificateName, TokenHash, TokenHashParseError},
     config::problem::Problem,
@@ -17,10 +17,10 @@ use crate::{
     telemetry::LogSettings,
 };
 
-/// One day, in milliseconds.
-const DAY: u64 = 24 * 60 * 60 * 1_000;
-/// One year of 365.25 days, as `humantime` counts it, in milliseconds.
-const YEAR: u64 = 31_557_600_000;
+const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// One year of 365.25 days, as `humantime` counts it.
+const YEAR: Duration = Duration::from_secs(31_557_600);
 /// Largest size that may be configured: 4 GiB, in bytes.
 const SIZE_MAX: u64 = 4 << 30;
 /// The largest memory of request bodies: 1 TiB.
@@ -30,49 +30,85 @@ const NAME_MAX: usize = 64;
 /// Description of a valid name, for problems.
 const LABEL_RULE: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64 characters";
 
-/// Timeout, from a millisecond to a day.
-pub type Timeout = Written<Within<1, DAY>>;
-/// Wait of at most a day, which zero turns off.
-pub type Wait = Written<Within<0, DAY>>;
-/// Interval from a second to a day.
-pub type Interval = Written<Within<1_000, DAY>>;
-/// Time for which something is kept, from a millisecond to a year.
-pub type Retention = Written<Within<1, YEAR>>;
+/// Defines the meanings of texts: the type of the value, and the function that reads it.
+macro_rules! meanings {
+    ($($(#[$doc:meta])+ $name:ident: $value:ty = $parse:expr;)+) => {$(
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
 
-/// Duration from `MIN` to `MAX` milliseconds: `30s`, `1m 30s`, `250ms`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Within<const MIN: u64, const MAX: u64>(pub Duration);
+        impl Meaning for $name {
+            type Value = $value;
 
-impl<const MIN: u64, const MAX: u64> ParseText for Within<MIN, MAX> {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        parse_duration_within(text, Duration::from_millis(MIN), Duration::from_millis(MAX)).map(Self)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> Written<Within<MIN, MAX>> {
-    /// Returns the duration, or zero if the text has a problem.
-    pub fn duration(&self) -> Duration {
-        self.value_or_default().0
-    }
-}
-
-/// Time after a result in which an intent is not run again, at most [`INTENT_WINDOW_MAX`].
-#[derive(Clone, Copy, Debug)]
-pub struct IntentWindow(pub Duration);
-
-impl ParseText for IntentWindow {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let Within::<0, YEAR>(window) = ParseText::parse_text(text)?;
-        if window > INTENT_WINDOW_MAX {
-            let longest = humantime::format_duration(INTENT_WINDOW_MAX);
-            let flaw = Problem::of_value(format!("is longer than {longest}"));
-            return Err(flaw.with_hint(format!("write at most \"{longest}\"")));
+            fn parse_text(text: &str) -> Result<$value, Problem> {
+                $parse(text)
+            }
         }
-        Ok(Self(window))
-    }
+    )+};
 }
 
-fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Duration, Problem> {
+meanings! {
+    /// Duration from a millisecond to a day.
+    Timeout: Duration = |text| parse_duration(text, MILLISECOND, DAY);
+    /// Duration of at most a day. Zero turns something off.
+    Wait: Duration = |text| parse_duration(text, Duration::ZERO, DAY);
+    /// Duration from a second to a day.
+    Interval: Duration = |text| parse_duration(text, Duration::from_secs(1), DAY);
+    /// Duration from a millisecond to a year, for which something is kept.
+    Retention: Duration = |text| parse_duration(text, MILLISECOND, YEAR);
+    /// Duration after a result in which an intent is not run again.
+    IntentWindow: Duration = parse_intent_window;
+    /// Size from 1 byte to 4 GiB, in bytes.
+    Size: usize = parse_size;
+    /// Memory of all request bodies: a size up to 1024 GiB. `None` for `auto`.
+    BodyMemoryMax: Option<u64> = parse_body_memory;
+    /// Address and port of a listener.
+    Address: SocketAddr = parse_address;
+    /// Address, or a range of addresses.
+    ClientAddresses: AddressRange = parse_address_range;
+    /// Origin as browsers send it, in lower case.
+    Origin: String = parse_origin;
+    /// Host name without a port, in lower case.
+    HostName: String = parse_host_name;
+    /// URL of an upstream.
+    UpstreamAddress: UpstreamUrl = parse_upstream_url;
+    /// URL of a receiver of messages: https, or http on this machine. It may have a path and a query.
+    MessageUrl: String = parse_message_url;
+    /// URL of a collector of traces.
+    CollectorUrl: Uri = parse_collector_url;
+    /// Hash of a token: `sha256:` and 64 hexadecimal digits.
+    HashedToken: TokenHash = |text| parse_token_hash(text, "its hash");
+    /// Hash of a client's token.
+    HashedClientToken: TokenHash = |text| parse_token_hash(text, "this line");
+    /// Name of a certificate: a DNS name, a URI or an email address.
+    CertifiedName: CertificateName = parse_by_type;
+    /// Place in the input of a tool, as JSON pointer.
+    InputPointer: JsonPointer = parse_by_type;
+    /// Name of a header.
+    FieldName: HeaderName = parse_header_name;
+    /// Level of log lines, or directives in the syntax of `RUST_LOG`.
+    LogDirectives: String = parse_log_directives;
+    /// Word that is shown in logs and headers.
+    PrintableWord: String = parse_word;
+    /// Name of a model, or a prefix with `*` at its end.
+    ModelPattern: String = parse_model_pattern;
+    /// Name of an AWS region.
+    AwsRegion: String = parse_region;
+}
+
+/// Parses the window of an intent: at most [`INTENT_WINDOW_MAX`].
+fn parse_intent_window(text: &str) -> Result<Duration, Problem> {
+    let window = parse_duration(text, Duration::ZERO, YEAR)?;
+    if window > INTENT_WINDOW_MAX {
+        let longest = humantime::format_duration(INTENT_WINDOW_MAX);
+        let flaw = Problem::of_value(format!("is longer than {longest}"));
+        return Err(flaw.with_hint(format!("write at most \"{longest}\"")));
+    }
+    Ok(window)
+}
+
+/// Parses a duration: `30s`, `1m 30s`, `250ms`.
+fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, Problem> {
     let bad = || Problem::of_value(format!("expected a duration, found {text:?}"));
     // A number without a unit has one likely meaning, so its hint names the exact fix.
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -94,51 +130,38 @@ fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Dur
     Ok(duration)
 }
 
-/// URL of a receiver of messages: https, or http on this machine. It may have a path and a query.
-#[derive(Clone, Debug)]
-pub struct MessageUrl(pub String);
-
-impl ParseText for MessageUrl {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let url: Option<Uri> = text.parse().ok();
-        let is_safe = |url: &Uri| match url.scheme_str() {
-            Some("https") => true,
-            Some("http") => url.host().is_some_and(provider::is_loopback),
-            _ => false,
-        };
-        let has_user = |url: &Uri| {
-            url.authority()
-                .is_some_and(|authority| authority.as_str().contains('@'))
-        };
-        let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
-        // The text may contain a password, so it is not repeated.
-        url.map(|url| Self(url.to_string())).ok_or_else(|| {
-            Problem::of_value("expected an https:// URL, or an http:// URL of this machine, without user and password")
-        })
-    }
+/// Parses the URL of a receiver of messages.
+fn parse_message_url(text: &str) -> Result<String, Problem> {
+    let url: Option<Uri> = text.parse().ok();
+    let is_safe = |url: &Uri| match url.scheme_str() {
+        Some("https") => true,
+        Some("http") => url.host().is_some_and(provider::is_loopback),
+        _ => false,
+    };
+    let has_user = |url: &Uri| {
+        url.authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+    };
+    let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
+    // The text may contain a password, so it is not repeated.
+    url.map(|url| url.to_string()).ok_or_else(|| {
+        Problem::of_value("expected an https:// URL, or an http:// URL of this machine, without user and password")
+    })
 }
 
-/// URL of a collector of traces.
-#[derive(Clone, Debug)]
-pub struct CollectorUrl(pub Uri);
-
-impl ParseText for CollectorUrl {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let flaw = || {
-            Problem::of_value(
-                "expected a URL that begins with http:// or https://, without a user name, query or fragment",
-            )
+/// Parses the URL of a collector.
+fn parse_collector_url(text: &str) -> Result<Uri, Problem> {
+    collector_url(text).ok_or_else(|| {
+        Problem::of_value("expected a URL that begins with http:// or https://, without a user name, query or fragment")
             .with_hint("write it like \"http://127.0.0.1:4318\"")
-        };
-        parse_collector_url(text).map(Self).ok_or_else(flaw)
-    }
+    })
 }
 
 /// Default path at which a collector accepts traces.
 pub const COLLECTOR_PATH: &str = "/v1/traces";
 
-/// Parses the URL for exports. Adds [`COLLECTOR_PATH`] if there is not even a slash after the host.
-pub fn parse_collector_url(text: &str) -> Option<Uri> {
+/// Returns the URL for exports. Adds [`COLLECTOR_PATH`] if there is not even a slash after the host.
+pub fn collector_url(text: &str) -> Option<Uri> {
     let text = text.trim();
     let (_, rest) = text.split_once("://")?;
     let text = if rest.contains('/') {
@@ -154,36 +177,18 @@ pub fn parse_collector_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && !authority.host().is_empty()).then_some(uri)
 }
 
-/// Size from 1 byte to 4 GiB, in bytes: `64MiB`, `500kB`, `1048576`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Size(pub usize);
-
-impl ParseText for Size {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        // Fails only on a machine with 32 bits.
-        let bytes = usize::try_from(parse_size_up_to(text, SIZE_MAX)?);
-        bytes.map(Self).map_err(|_| bad_size(text))
-    }
+/// Parses a size: `64MiB`, `500kB`, `1048576`.
+fn parse_size(text: &str) -> Result<usize, Problem> {
+    // Fails only on a machine with 32 bits.
+    usize::try_from(parse_size_up_to(text, SIZE_MAX)?).map_err(|_| bad_size(text))
 }
 
-impl Written<Size> {
-    /// Returns the bytes, or zero if the text has a problem.
-    pub fn bytes(&self) -> usize {
-        self.value_or_default().0
+/// Parses the memory of all request bodies.
+fn parse_body_memory(text: &str) -> Result<Option<u64>, Problem> {
+    if text.trim() == "auto" {
+        return Ok(None);
     }
-}
-
-/// Memory of all request bodies: a size up to 1024 GiB. `None` for `auto`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BodyMemoryMax(pub Option<u64>);
-
-impl ParseText for BodyMemoryMax {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        if text.trim() == "auto" {
-            return Ok(Self(None));
-        }
-        parse_size_up_to(text, BODY_MEMORY_MAX).map(Some).map(Self)
-    }
+    parse_size_up_to(text, BODY_MEMORY_MAX).map(Some)
 }
 
 fn parse_size_up_to(text: &str, max: u64) -> Result<u64, Problem> {
@@ -216,46 +221,20 @@ fn bad_size(text: &str) -> Problem {
         .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
 }
 
-impl ParseText for SocketAddr {
-    /// Reads an address and port. The only name is `localhost`, which means 127.0.0.1.
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let text = text.trim();
-        // Other names are rejected, since a name may have several addresses and a listener needs one.
-        let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-        Self::from_str(numeric.as_deref().unwrap_or(text)).map_err(|_| {
-            let port = text.strip_prefix(':').unwrap_or(text);
-            let hint = match (port.parse::<u16>(), text.parse::<std::net::IpAddr>()) {
-                (Ok(port), _) => format!("write \"127.0.0.1:{port}\""),
-                (_, Ok(ip)) => format!("write the port too: \"{}\"", Self::new(ip, 4747)),
-                _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
-            };
-            Problem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
-        })
-    }
-}
-
-impl Written<SocketAddr> {
-    /// Returns the address, or any port of loopback if the text has a problem.
-    pub fn address(&self) -> SocketAddr {
-        let stand_in = || SocketAddr::from(([127, 0, 0, 1], 0));
-        self.value().copied().unwrap_or_else(stand_in)
-    }
-}
-
-impl ParseText for TokenHash {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        parse_token_hash(text, "its hash")
-    }
-}
-
-/// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientTokenHash(pub TokenHash);
-
-impl ParseText for ClientTokenHash {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        parse_token_hash(text, "this line").map(Self)
-    }
+/// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.
+fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
+    let text = text.trim();
+    // Other names are rejected, since a name may have several addresses and a listener needs one.
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    SocketAddr::from_str(numeric.as_deref().unwrap_or(text)).map_err(|_| {
+        let port = text.strip_prefix(':').unwrap_or(text);
+        let hint = match (port.parse::<u16>(), text.parse::<std::net::IpAddr>()) {
+            (Ok(port), _) => format!("write \"127.0.0.1:{port}\""),
+            (_, Ok(ip)) => format!("write the port too: \"{}\"", SocketAddr::new(ip, 4747)),
+            _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
+        };
+        Problem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
+    })
 }
 
 /// Parses the hash of a token. `printed` names the output of `antiphon config token` that contains the hash.
@@ -277,67 +256,65 @@ pub struct UpstreamUrl {
     pub base_path: String,
 }
 
-impl ParseText for UpstreamUrl {
-    /// Reads an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let text = text.trim();
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(Problem::of_value("expected a URL that begins with http:// or https://"));
-        };
-        let scheme = match scheme.to_ascii_lowercase().as_str() {
-            "http" => Scheme::HTTP,
-            "https" => Scheme::HTTPS,
-            other => {
-                return Err(Problem::of_value(format!(
-                    "expected http:// or https://, found {other}://"
-                )));
-            }
-        };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        // Checked before any message repeats the authority.
-        if authority.contains('@') {
-            return Err(Problem::of_value("the URL contains a user name or password")
-                .with_hint("remove it: clients send their own credentials, which are passed on"));
+/// Parses an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
+fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
+    let text = text.trim();
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(Problem::of_value("expected a URL that begins with http:// or https://"));
+    };
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" => Scheme::HTTP,
+        "https" => Scheme::HTTPS,
+        other => {
+            return Err(Problem::of_value(format!(
+                "expected http:// or https://, found {other}://"
+            )));
         }
-        if path.contains('#') {
-            return Err(Problem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
-        }
-        if path.contains('?') {
-            return Err(Problem::of_value("the URL has a query")
-                .with_hint("remove everything from `?`: the client's own query is passed on"));
-        }
-        let base_path = path.trim_end_matches('/');
-        // The client's path is appended to the base path, so a whole endpoint here would appear twice.
-        for endpoint in provider::HISTORY_SUFFIXES {
-            if let Some(base) = base_path.strip_suffix(endpoint) {
-                return Err(
-                    Problem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
-                        "write the part in front of it: \"{scheme}://{authority}{base}\""
-                    )),
-                );
-            }
-        }
-        let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
-        if !is_unambiguous(base_path) || !parses {
-            return Err(Problem::of_value(
-                "the URL's path has dot segments, leading double slashes or characters that need escaping",
-            ));
-        }
-        let bad_host = || Problem::of_value(format!("expected a host and at most a port, found {authority:?}"));
-        let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
-        let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
-        // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
-        let port_is_good = port.is_empty() || authority.port_u16().is_some_and(|port| port != 0);
-        if authority.host().is_empty() || !port_is_good {
-            return Err(bad_host());
-        }
-        Ok(Self {
-            scheme,
-            authority,
-            base_path: base_path.to_owned(),
-        })
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    // Checked before any message repeats the authority.
+    if authority.contains('@') {
+        return Err(Problem::of_value("the URL contains a user name or password")
+            .with_hint("remove it: clients send their own credentials, which are passed on"));
     }
+    if path.contains('#') {
+        return Err(Problem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
+    }
+    if path.contains('?') {
+        return Err(Problem::of_value("the URL has a query")
+            .with_hint("remove everything from `?`: the client's own query is passed on"));
+    }
+    let base_path = path.trim_end_matches('/');
+    // The client's path is appended to the base path, so a whole endpoint here would appear twice.
+    for endpoint in provider::HISTORY_SUFFIXES {
+        if let Some(base) = base_path.strip_suffix(endpoint) {
+            return Err(
+                Problem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
+                    "write the part in front of it: \"{scheme}://{authority}{base}\""
+                )),
+            );
+        }
+    }
+    let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
+    if !is_unambiguous(base_path) || !parses {
+        return Err(Problem::of_value(
+            "the URL's path has dot segments, leading double slashes or characters that need escaping",
+        ));
+    }
+    let bad_host = || Problem::of_value(format!("expected a host and at most a port, found {authority:?}"));
+    let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
+    let port_is_good = port.is_empty() || authority.port_u16().is_some_and(|port| port != 0);
+    if authority.host().is_empty() || !port_is_good {
+        return Err(bad_host());
+    }
+    Ok(UpstreamUrl {
+        scheme,
+        authority,
+        base_path: base_path.to_owned(),
+    })
 }
 
 /// Checks the name of an upstream, which is a path segment and a metric label.
@@ -377,131 +354,84 @@ fn is_label(name: &str) -> bool {
     begins_well && name.len() <= NAME_MAX && name.bytes().all(allowed)
 }
 
-/// Origin as browsers send it, in lower case.
-#[derive(Clone, Debug)]
-pub struct Origin(pub String);
-
-impl ParseText for Origin {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let flaw = || Problem::of_value(format!("expected an origin, found {text:?}"));
-        // Sandboxed pages and local files of any origin send `null`.
-        if matches!(text, "*" | "null") {
-            return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
-        }
-        let host = text
-            .split_once("://")
-            .filter(|(scheme, _)| !scheme.is_empty())
-            .map(|(_, host)| host);
-        match host.map(Authority::from_str) {
-            Some(Ok(host)) if !host.as_str().contains('@') => Ok(Self(text.to_ascii_lowercase())),
-            _ => Err(flaw().with_hint("write scheme, host and port only: \"https://app.example.com\"")),
-        }
+/// Parses an origin.
+fn parse_origin(text: &str) -> Result<String, Problem> {
+    let flaw = || Problem::of_value(format!("expected an origin, found {text:?}"));
+    // Sandboxed pages and local files of any origin send `null`.
+    if matches!(text, "*" | "null") {
+        return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
+    }
+    let host = text
+        .split_once("://")
+        .filter(|(scheme, _)| !scheme.is_empty())
+        .map(|(_, host)| host);
+    match host.map(Authority::from_str) {
+        Some(Ok(host)) if !host.as_str().contains('@') => Ok(text.to_ascii_lowercase()),
+        _ => Err(flaw().with_hint("write scheme, host and port only: \"https://app.example.com\"")),
     }
 }
 
-/// Host name without a port, in lower case.
-#[derive(Clone, Debug)]
-pub struct HostName(pub String);
-
-impl ParseText for HostName {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        let flaw = || Problem::of_value(format!("expected a host name, found {text:?}"));
-        if text.contains('*') {
-            return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
-        }
-        match Authority::from_str(text) {
-            // Equal to its own host means that it has neither a port nor a user name.
-            Ok(host) if host.host() == text => Ok(Self(text.to_ascii_lowercase())),
-            _ => Err(flaw().with_hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
-        }
+/// Parses a host name.
+fn parse_host_name(text: &str) -> Result<String, Problem> {
+    let flaw = || Problem::of_value(format!("expected a host name, found {text:?}"));
+    if text.contains('*') {
+        return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
+    }
+    match Authority::from_str(text) {
+        // Equal to its own host means that it has neither a port nor a user name.
+        Ok(host) if host.host() == text => Ok(text.to_ascii_lowercase()),
+        _ => Err(flaw().with_hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
     }
 }
 
-impl ParseText for AddressRange {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        text.trim().parse().map_err(|error: AddressRangeParseError| {
-            Problem::of_value(format!("{error}; found {text:?}"))
-                .with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
-        })
-    }
+/// Parses an address, or a range of addresses.
+fn parse_address_range(text: &str) -> Result<AddressRange, Problem> {
+    text.trim().parse().map_err(|error: AddressRangeParseError| {
+        Problem::of_value(format!("{error}; found {text:?}")).with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
+    })
 }
 
-impl ParseText for CertificateName {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        text.parse::<Self>()
-            .map_err(|error| Problem::of_value(error.to_string()))
-    }
+/// Parses a text as its type does.
+fn parse_by_type<T: FromStr<Err: Display>>(text: &str) -> Result<T, Problem> {
+    text.parse()
+        .map_err(|error: T::Err| Problem::of_value(error.to_string()))
 }
 
-impl ParseText for JsonPointer {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        text.parse::<Self>()
-            .map_err(|error| Problem::of_value(error.to_string()))
-    }
+/// Parses the name of a header.
+fn parse_header_name(text: &str) -> Result<HeaderName, Problem> {
+    text.parse()
+        .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
 }
 
-impl ParseText for HeaderName {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        text.parse()
-            .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
-    }
+/// Checks a level of log lines, or directives.
+fn parse_log_directives(text: &str) -> Result<String, Problem> {
+    // After a reload a bad level could no longer be refused.
+    let checked = LogSettings::check_level(text);
+    checked.map_err(|(message, hint)| Problem::of_value(message).with_hint(hint))?;
+    Ok(text.to_owned())
 }
 
-/// Level of log lines, or directives in the syntax of `RUST_LOG`.
-#[derive(Clone, Debug)]
-pub struct LogDirectives;
-
-impl ParseText for LogDirectives {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        // After a reload a bad level could no longer be refused.
-        let checked = LogSettings::check_level(text).map(|()| Self);
-        checked.map_err(|(message, hint)| Problem::of_value(message).with_hint(hint))
-    }
+/// Checks a word that is shown in logs and headers.
+fn parse_word(text: &str) -> Result<String, Problem> {
+    let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let flaw = || Problem::of_value("expected a word of printable characters without spaces");
+    is_word.then(|| text.to_owned()).ok_or_else(flaw)
 }
 
-/// Word that is shown in logs and headers.
-#[derive(Clone, Debug)]
-pub struct PrintableWord;
-
-impl ParseText for PrintableWord {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Ok(Self);
-        }
-        Err(Problem::of_value(
-            "expected a word of printable characters without spaces",
-        ))
-    }
+/// Checks the name of a model, or a prefix.
+fn parse_model_pattern(text: &str) -> Result<String, Problem> {
+    // A lone `*` at the end is the only pattern that the match supports.
+    let has_one_star = !text.trim_end_matches('*').contains('*') && !text.ends_with("**");
+    let flaw = || Problem::of_value("expected the name of a model, or a prefix with one `*` at the end");
+    parse_word(text).ok().filter(|_| has_one_star).ok_or_else(flaw)
 }
 
-/// Name of a model, or a prefix with `*` at its end.
-#[derive(Clone, Debug)]
-pub struct ModelPattern;
-
-impl ParseText for ModelPattern {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        // A lone `*` at the end is the only pattern that the match supports.
-        let has_one_star = !text.trim_end_matches('*').contains('*') && !text.ends_with("**");
-        let word = PrintableWord::parse_text(text).ok().filter(|_| has_one_star);
-        word.map(|_| Self)
-            .ok_or_else(|| Problem::of_value("expected the name of a model, or a prefix with one `*` at the end"))
-    }
-}
-
-/// Name of an AWS region.
-#[derive(Clone, Debug)]
-pub struct AwsRegion;
-
-impl ParseText for AwsRegion {
-    fn parse_text(text: &str) -> Result<Self, Problem> {
-        // It becomes part of the signature's scope, which slashes and spaces would break.
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-            return Ok(Self);
-        }
-        Err(Problem::of_value(
-            "expected the name of a region, such as \"us-east-1\"",
-        ))
-    }
+/// Checks the name of an AWS region.
+fn parse_region(text: &str) -> Result<String, Problem> {
+    // It becomes part of the signature's scope, which slashes and spaces would break.
+    let is_region = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let flaw = || Problem::of_value("expected the name of a region, such as \"us-east-1\"");
+    is_region.then(|| text.to_owned()).ok_or_else(flaw)
 }
 
 /// Checks the bounds of a number. A number that is not set has none.

@@ -8,80 +8,81 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::section::{FileValue, FromOutside};
 use crate::config::problem::Problem;
 
-/// A value that is written as a text.
-pub trait ParseText: Sized {
+/// The meaning of a text.
+pub trait Meaning {
+    /// The value that the text stands for.
+    type Value: Clone + std::fmt::Debug;
+
     /// Reads the text. The problem has no key yet.
-    fn parse_text(text: &str) -> Result<Self, Problem>;
+    fn parse_text(text: &str) -> Result<Self::Value, Problem>;
 }
 
-/// A text of the file, and the value that it means. `config print` shows it as it was written.
+/// A text of the file, and its value. `config print` shows the text as it was written.
 #[derive(Clone, Debug)]
-pub struct Written<T> {
-    written: String,
+pub struct Written<M: Meaning> {
+    text: String,
     // Boxed, since a configuration has many values, and hardly ever a problem.
-    value: Result<T, Box<Problem>>,
+    value: Result<M::Value, Box<Problem>>,
 }
 
-impl<T: ParseText> Written<T> {
+impl<M: Meaning> Written<M> {
     /// Reads a text.
-    pub fn new(written: impl Into<String>) -> Self {
-        let written = written.into();
-        let value = T::parse_text(&written).map_err(Box::new);
-        Self { written, value }
+    pub fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let value = M::parse_text(&text).map_err(Box::new);
+        Self { text, value }
     }
-}
 
-impl<T> Written<T> {
     /// Returns the text.
-    pub fn written(&self) -> &str {
-        &self.written
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the value. `None` if the text has a problem, which the check of all values reports.
-    pub fn value(&self) -> Option<&T> {
-        self.value.as_ref().ok()
+    pub fn value(&self) -> Option<M::Value> {
+        self.value.clone().ok()
     }
 
     /// Returns the value, or a stand-in if the text has a problem: such a configuration is never used.
-    pub fn value_or_default(&self) -> T
+    pub fn value_or_default(&self) -> M::Value
     where
-        T: Clone + Default,
+        M::Value: Default,
     {
-        self.value().cloned().unwrap_or_default()
+        self.value().unwrap_or_default()
     }
 
     /// Shows another text in its place.
     pub fn show_as(&mut self, shown: String) {
-        self.written = shown;
+        self.text = shown;
     }
 }
 
-impl<T: ParseText> From<&str> for Written<T> {
-    fn from(written: &str) -> Self {
-        Self::new(written)
+impl<M: Meaning> From<&str> for Written<M> {
+    fn from(text: &str) -> Self {
+        Self::new(text)
     }
 }
 
-impl<T: ParseText> Default for Written<T> {
+impl<M: Meaning> Default for Written<M> {
     fn default() -> Self {
         Self::new("")
     }
 }
 
-impl<T> Serialize for Written<T> {
+impl<M: Meaning> Serialize for Written<M> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.written)
+        serializer.serialize_str(&self.text)
     }
 }
 
-impl<'de, T: ParseText> Deserialize<'de> for Written<T> {
+impl<'de, M: Meaning> Deserialize<'de> for Written<M> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // A problem is no error here: every other value is still read, and each problem gets the line of its key.
         String::deserialize(deserializer).map(Self::new)
     }
 }
 
-impl<T> JsonSchema for Written<T> {
+impl<M: Meaning> JsonSchema for Written<M> {
     fn schema_name() -> Cow<'static, str> {
         String::schema_name()
     }
@@ -95,7 +96,7 @@ impl<T> JsonSchema for Written<T> {
     }
 }
 
-impl<T> FileValue for Written<T> {
+impl<M: Meaning> FileValue for Written<M> {
     fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
         if let Err(flaw) = &self.value {
             report(key, Problem::clone(flaw));
@@ -103,7 +104,7 @@ impl<T> FileValue for Written<T> {
     }
 }
 
-impl<T: ParseText> FromOutside for Written<T> {
+impl<M: Meaning> FromOutside for Written<M> {
     fn from_outside(text: &str) -> Result<Self, Problem> {
         // Checked with the other values, under the name of the variable or flag.
         Ok(Self::new(text))
