@@ -16,7 +16,7 @@ use super::{
     store_copy::{self, CopyArgs, copy_store},
     store_database::DatabaseFlags,
     store_error::StoreError,
-    store_list::{self, ListFlags, format_count, kind_label},
+    store_list::{self, RecordListFlags, format_count, kind_label},
     store_migrate::{self, MigrateArgs, migrate_store},
     success_if,
 };
@@ -76,7 +76,7 @@ struct ListArgs {
     #[command(flatten)]
     store: StoreFlags,
     #[command(flatten)]
-    list: ListFlags,
+    list: RecordListFlags,
 }
 
 /// Flags of the subcommands that read or clean one store.

@@ -23,7 +23,7 @@ const NO_VALUE: &str = "-";
 
 /// Flags of `antiphon store ls`.
 #[derive(Debug, clap::Args)]
-pub(super) struct ListFlags {
+pub(super) struct RecordListFlags {
     /// Records to list at most
     #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -46,13 +46,13 @@ fn kind_parser() -> impl TypedValueParser<Value = RecordKind> {
 }
 
 /// A row with its summary.
-type ListedRow = (InspectedRow, RecordSummary);
+type ListedRecord = (InspectedRow, RecordSummary);
 
 /// Lists one page of the records, then the totals of the whole store by kind.
 pub(super) fn list_records(
     out: &mut impl Write,
     store: &impl StoreInspector,
-    flags: &ListFlags,
+    flags: &RecordListFlags,
     format: OutputFormat,
     now: Moment,
 ) -> anyhow::Result<()> {
@@ -87,7 +87,7 @@ pub(super) fn list_records(
 }
 
 /// Reads one page. Returns its rows, and the row after which the next page begins: `None` if this is the last.
-fn read_page(store: &impl StoreInspector, flags: &ListFlags) -> anyhow::Result<(Vec<ListedRow>, Option<i64>)> {
+fn read_page(store: &impl StoreInspector, flags: &RecordListFlags) -> anyhow::Result<(Vec<ListedRecord>, Option<i64>)> {
     let limit = usize::try_from(flags.limit).unwrap_or(usize::MAX);
     let (mut rows, mut has_more) = (Vec::new(), false);
     store.for_each_row(flags.after, |row, record| {
@@ -114,7 +114,7 @@ fn summarize_row(store: &impl StoreInspector, record: &Record) -> Result<RecordS
 }
 
 /// Writes the rows with columns as wide as their widest cell.
-fn write_table(out: &mut impl Write, rows: &[ListedRow], is_verbose: bool, now: Moment) -> io::Result<()> {
+fn write_table(out: &mut impl Write, rows: &[ListedRecord], is_verbose: bool, now: Moment) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -133,7 +133,7 @@ fn write_table(out: &mut impl Write, rows: &[ListedRow], is_verbose: bool, now: 
 }
 
 /// Returns the cells of one line.
-fn row_cells((row, summary): &ListedRow, is_verbose: bool, now: Moment) -> Vec<String> {
+fn row_cells((row, summary): &ListedRecord, is_verbose: bool, now: Moment) -> Vec<String> {
     let text = |value: Option<&str>| value.unwrap_or(NO_VALUE).to_owned();
     let expires = match row.expires_at.checked_sub(now) {
         Some(left) if !left.is_zero() => format!("in {}", format_time(left)),
@@ -190,7 +190,7 @@ pub(super) fn row_document(row: &InspectedRow) -> Value {
 }
 
 /// Returns a row with its summary as JSON.
-fn listed_document((row, summary): &ListedRow) -> Value {
+fn listed_document((row, summary): &ListedRecord) -> Value {
     let mut document = row_document(row);
     let more = [
         ("state", json!(summary.state)),
