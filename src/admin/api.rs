@@ -23,7 +23,7 @@ use super::{
     control::ReloadOutcome,
     events, health, intents, metrics_page,
     pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
-    problem::{AdminProblem, QueryParams, read_body},
+    problem::{QueryParams, read_body},
     task_links,
     views::{
         DateConverter,
@@ -40,7 +40,11 @@ use super::{
     },
     webhooks,
 };
-use crate::{late::list_for_operator, session_table::LaneFilter};
+use crate::{
+    api::{Problem, ProblemCode, problem::ProblemView},
+    late::list_for_operator,
+    session_table::LaneFilter,
+};
 
 /// Limit of the text by which lanes are found, in characters.
 const FILTER_CHARS_MAX: usize = 200;
@@ -108,8 +112,8 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
 /// Returns the status of the process
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
     (status = 200, description = "version, addresses, upstreams and configuration", body = StatusView),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
     Json(status::status_view(&parts))
@@ -118,8 +122,8 @@ async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
 /// Returns the counts of the last hour, in steps of five seconds
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
     (status = 200, description = "one value per step in each series", body = SeriesPage),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
     Json(series::series_page(&parts.telemetry))
@@ -137,14 +141,14 @@ struct RowsQuery {
 /// Lists the last requests with findings in their bodies, the newest first
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_repairs(
     State(parts): State<AdminState>,
     QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<RepairsPage>, AdminProblem> {
+) -> Result<Json<RepairsPage>, Problem> {
     let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
     Ok(Json(repairs::repairs_page(&parts.telemetry, limit)))
 }
@@ -153,14 +157,11 @@ async fn list_repairs(
 #[utoipa::path(get, path = "/admin/v1/repairs/{id}", tag = "watch",
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairView),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 404, description = "not among the last 500 requests with findings", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "not among the last 500 requests with findings", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_repair(
-    State(parts): State<AdminState>,
-    Path(id): Path<String>,
-) -> Result<Json<RepairView>, AdminProblem> {
+async fn show_repair(State(parts): State<AdminState>, Path(id): Path<String>) -> Result<Json<RepairView>, Problem> {
     // The id is not validated: any text that is no known id is a 404.
     let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
     let entry = parts.telemetry.dashboard_feed().find_repair(&id).ok_or_else(unknown)?;
@@ -170,14 +171,14 @@ async fn show_repair(
 /// Lists the last requests that failed, the newest first
 #[utoipa::path(get, path = "/admin/v1/failures", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "status, side, code, names and request id; never content", body = FailuresPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_failures(
     State(parts): State<AdminState>,
     QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<FailuresPage>, AdminProblem> {
+) -> Result<Json<FailuresPage>, Problem> {
     let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
     Ok(Json(failures::failures_page(&parts.telemetry, limit)))
 }
@@ -188,14 +189,14 @@ async fn list_failures(
 /// its requests succeeds, or a day after the last refusal.
 #[utoipa::path(get, path = "/admin/v1/stuck-sessions", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "masked error, status, names and request id; never content", body = StuckSessionsPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_stuck_sessions(
     State(parts): State<AdminState>,
     QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<StuckSessionsPage>, AdminProblem> {
+) -> Result<Json<StuckSessionsPage>, Problem> {
     let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
     let dates = DateConverter::at_present();
     Ok(Json(stuck_sessions::stuck_sessions_page(
@@ -208,8 +209,8 @@ async fn list_stuck_sessions(
 /// Returns the traffic of the last 15 minutes by model, client, client token and upstream
 #[utoipa::path(get, path = "/admin/v1/usage", tag = "watch", responses(
     (status = 200, description = "requests, failures, repairs and tokens by name", body = UsagePage),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_usage(State(parts): State<AdminState>) -> Json<UsagePage> {
     Json(usage::usage_page(&parts.telemetry))
@@ -237,14 +238,14 @@ struct LanesQuery {
 #[utoipa::path(get, path = "/admin/v1/sessions", tag = "watch", params(LanesQuery), responses(
     (status = 200, description = "lanes with overdue calls first, then those with other open calls, then the most \
         recently used", body = SessionsPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_sessions(
     State(parts): State<AdminState>,
     QueryParams(lanes): QueryParams<LanesQuery>,
-) -> Result<Json<SessionsPage>, AdminProblem> {
+) -> Result<Json<SessionsPage>, Problem> {
     // More lanes than repairs by default: a lane is one short row.
     let limit = check_limit(lanes.limit, LANES_DEFAULT)?;
     // `parse` alone would also accept a sign, which the document does not allow.
@@ -268,8 +269,8 @@ async fn list_sessions(
 /// Lists profiles with their cooldowns, and breakers
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
     (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
     Json(profiles::profiles_page(
@@ -286,14 +287,14 @@ async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
     ),
     responses(
     (status = 204, description = "the profile serves requests again"),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 404, description = "no such profile", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "no such profile", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn clear_profile(
     State(parts): State<AdminState>,
     Path((upstream, profile)): Path<(String, String)>,
-) -> Result<StatusCode, AdminProblem> {
+) -> Result<StatusCode, Problem> {
     if !parts
         .control
         .active_config()
@@ -311,8 +312,8 @@ async fn clear_profile(
 /// Returns counts of detached calls and late results
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
     (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_late(State(parts): State<AdminState>) -> Json<LatePage> {
     Json(late::late_page(&parts.telemetry, &parts.late))
@@ -336,15 +337,15 @@ struct LateResultsQuery {
 /// Lists calls and posted results: what waits, for whom and why
 #[utoipa::path(get, path = "/admin/v1/late/results", tag = "watch", params(LateResultsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = LateResultsPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn list_late_results(
     State(parts): State<AdminState>,
     QueryParams(query): QueryParams<LateResultsQuery>,
-) -> Result<Json<LateResultsPage>, AdminProblem> {
+) -> Result<Json<LateResultsPage>, Problem> {
     let limit = check_limit(query.limit, ROWS_DEFAULT)?;
     let cursor = |text: &str| late_results::parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
     let after = query.after.as_deref().map(cursor).transpose()?;
@@ -358,8 +359,8 @@ async fn list_late_results(
 /// Returns the configuration in force, without secrets
 #[utoipa::path(get, path = "/admin/v1/config", tag = "watch", responses(
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_config(State(parts): State<AdminState>) -> Response {
     // The text was rendered without secrets when the configuration was loaded.
@@ -382,8 +383,8 @@ struct LogLevel {
 /// Returns the log level
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
     (status = 200, description = "the level or the directives in force", body = LogLevel),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
     let level = parts.control.log_control().current_level();
@@ -393,19 +394,19 @@ async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
 /// Sets the log level until the next start, or until a reload that changes `log.level`
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
     (status = 200, description = "the new level is in force", body = LogLevel),
-    (status = 400, description = "the body is not a log level object", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 413, description = "the body is too large", body = AdminProblem),
-    (status = 415, description = "the content type is not JSON", body = AdminProblem),
-    (status = 422, description = "the level is invalid", body = AdminProblem),
+    (status = 400, description = "the body is not a log level object", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 422, description = "the level is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 async fn set_log_level(
     State(parts): State<AdminState>,
     level: Result<Json<LogLevel>, JsonRejection>,
-) -> Result<Json<LogLevel>, AdminProblem> {
+) -> Result<Json<LogLevel>, Problem> {
     let level = read_body(level)?;
-    let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
+    let refused = |why| Problem::new(ProblemCode::BadLevel, why);
     parts.control.log_control().set_level(&level.level).map_err(refused)?;
     // A warning, so that the change itself is logged at most levels.
     tracing::warn!(log_level = level.level, "log level changed by an operator");
@@ -425,12 +426,12 @@ struct ReloadPage {
 /// Reloads the configuration; an invalid file never replaces the one in force
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 422, description = "reload failed; the old configuration stays in force", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 422, description = "reload failed; the old configuration stays in force", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPage>, AdminProblem> {
-    let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
+async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPage>, Problem> {
+    let refused = |why| Problem::new(ProblemCode::NotReloaded, why);
     let ReloadOutcome { changed, needs_restart } = parts.control.request_reload().await.map_err(refused)?;
     Ok(Json(ReloadPage {
         reloaded: true,

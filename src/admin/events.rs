@@ -5,7 +5,6 @@ use std::{collections::VecDeque, convert::Infallible, time::Duration};
 use axum::{
     Extension,
     extract::State,
-    http::StatusCode,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -21,10 +20,10 @@ use tokio::{
 use super::{
     AdminState,
     live_parts::{LiveParts, SentParts},
-    problem::AdminProblem,
     views::{failures, repairs, series},
 };
 use crate::{
+    api::{Problem, ProblemCode, problem::ProblemView},
     clock,
     server::{OwnerLimit, OwnerSlot},
     telemetry::dashboard::DashboardUpdate,
@@ -97,9 +96,9 @@ struct AdminEventStream {
             `usage` and `stuck-sessions` at the start and when they change, each as its path returns it; `sessions` with the lanes that \
             changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "all 32 event streams are in use", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "all 32 event streams are in use", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn stream_events(
     State(parts): State<AdminState>,
@@ -107,8 +106,7 @@ pub(super) async fn stream_events(
 ) -> Response {
     // Each stream holds a task, a buffer and a connection, so their number must be bounded.
     let Some(slot) = listeners.limit.take_slot(()) else {
-        let text = "all 32 event streams are in use: close another dashboard and retry";
-        return AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", text).into_response();
+        return IntoResponse::into_response(Problem::from_code(ProblemCode::TooManyListeners));
     };
     let mut ticks = interval(TICK_INTERVAL);
     // A slow client gets fewer ticks, not a burst of old ones.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use axum::{
     extract::{Request, State},
     http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        HeaderMap, HeaderName, HeaderValue,
         header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
         uri::Authority,
     },
@@ -15,10 +15,10 @@ use axum::{
 
 use super::{
     AdminState,
-    problem::AdminProblem,
     token_attempts::{TokenAttempt, TokenAttempts},
 };
 use crate::{
+    api::{Problem, ProblemCode},
     auth::TokenHash,
     provider,
     server::{ClientAddress, ClientConnection},
@@ -63,7 +63,7 @@ impl AccessGuard {
 pub(super) async fn check_access(State(guard): State<AccessGuard>, request: Request, next: Next) -> Response {
     let mut answer = match check_request(&guard, &request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => IntoResponse::into_response(refusal),
     };
     // On refusals too: a browser must not cache or frame them either.
     for (name, value) in ANSWER_HEADERS {
@@ -76,14 +76,12 @@ pub(super) async fn check_access(State(guard): State<AccessGuard>, request: Requ
     answer
 }
 
-fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), AdminProblem> {
+fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), Problem> {
     let (headers, parts) = (request.headers(), &guard.parts);
     let (hosts, has_token) = (&parts.control.active_config().hosts, parts.token.is_some());
     // Checked before the token, so that a foreign page cannot even test tokens.
     if !is_allowed_source(headers, request.uri().authority(), hosts, has_token) {
-        let text = "Host or Origin not allowed: use a loopback name or address, or add the host name to \
-            server.allow_hosts; pages of other origins may not call this listener";
-        return Err(AdminProblem::new(StatusCode::FORBIDDEN, "forbidden", text));
+        return Err(ProblemCode::Forbidden.into());
     }
     // Without a configured token, loopback is the only protection, and it was checked above.
     let Some(token) = parts.token.filter(|_| needs_token(request.uri().path())) else {
@@ -91,22 +89,13 @@ fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), AdminProb
     };
     // A request without a token is no attempt: a browser sends one to learn that it needs a token.
     let Some(given) = sent_token(headers) else {
-        return Err(unauthorized());
+        return Err(ProblemCode::Unauthorized.into());
     };
     match guard.attempts.judge_token(peer_address(request), given, &token) {
         TokenAttempt::Right => Ok(()),
-        TokenAttempt::Wrong => Err(unauthorized()),
-        TokenAttempt::TooMany(wait) => {
-            let text = "too many wrong tokens from this address: wait, then send the token of server.admin_token";
-            let problem = AdminProblem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", text);
-            Err(problem.with_retry_after(wait))
-        }
+        TokenAttempt::Wrong => Err(ProblemCode::Unauthorized.into()),
+        TokenAttempt::TooMany(wait) => Err(Problem::from_code(ProblemCode::TooManyAttempts).with_retry_after(wait)),
     }
-}
-
-fn unauthorized() -> AdminProblem {
-    let text = "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …";
-    AdminProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
 }
 
 /// Returns the address of the client; `None` if the router is not behind a listener.

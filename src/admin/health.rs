@@ -8,8 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{AdminState, problem::AdminProblem};
-use crate::ledger::check_health;
+use super::AdminState;
+use crate::{api::problem::ProblemView, ledger::check_health};
 
 /// Timeout of the ledger's health check.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
     params(("verbose" = Option<String>, Query, description = "lists every check; the value does not matter")),
     responses(
     (status = 200, description = "the process answers", body = String, content_type = "text/plain", example = "ok\n"),
-    (status = 403, description = "the host name is not allowed", body = AdminProblem),
+    (status = 403, description = "the host name is not allowed", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
     // No check of dependencies: a failed liveness check makes orchestrators restart the process.
@@ -37,7 +37,7 @@ pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
     responses(
     (status = 200, description = "the proxy takes requests", body = String, content_type = "text/plain",
         example = "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n"),
-    (status = 403, description = "the host name is not allowed", body = AdminProblem),
+    (status = 403, description = "the host name is not allowed", body = ProblemView<'_>, content_type = "application/problem+json"),
     (status = 503, description = "the proxy drains and takes no new requests, or its ledger is required and does not work",
         body = String, content_type = "text/plain",
         example = "[+]serving ok\n[-]not-draining failed\nfailed\n"),

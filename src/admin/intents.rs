@@ -5,7 +5,6 @@
 use axum::{
     Json,
     extract::{Path, State, rejection::JsonRejection},
-    http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -13,13 +12,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     AdminState,
     pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
-    problem::{AdminProblem, QueryParams, read_body},
+    problem::{QueryParams, read_body},
     views::{
         intents::{self, IntentStateView, IntentsPage, ResolutionView},
         late_results::parse_cursor,
     },
 };
 use crate::{
+    api::{Problem, ProblemCode, problem::ProblemView},
     clock,
     late::{IntentState, ResolveOutcome},
 };
@@ -42,15 +42,15 @@ pub(super) struct IntentsQuery {
 /// Lists intents: which effects run, have happened, or may have happened
 #[utoipa::path(get, path = "/admin/v1/intents", tag = "watch", params(IntentsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = IntentsPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_intents(
     State(parts): State<AdminState>,
     QueryParams(query): QueryParams<IntentsQuery>,
-) -> Result<Json<IntentsPage>, AdminProblem> {
+) -> Result<Json<IntentsPage>, Problem> {
     let limit = check_limit(query.limit, ROWS_DEFAULT)?;
     let cursor = |text: &str| parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
     let after = query.after.as_deref().map(cursor).transpose()?;
@@ -87,20 +87,20 @@ pub(super) struct ResolvedView {
     params(("intent" = String, Path, description = "the id of the intent", pattern = "^int_[0-9a-f]{32}$")),
     request_body = ResolveBody, responses(
     (status = 200, description = "the new state", body = ResolvedView),
-    (status = 400, description = "the body names no outcome", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 404, description = "no such intent", body = AdminProblem),
-    (status = 409, description = "the outcome is not unknown", body = AdminProblem),
-    (status = 413, description = "the body is too large", body = AdminProblem),
-    (status = 415, description = "the content type is not JSON", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 400, description = "the body names no outcome", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "no such intent", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 409, description = "the outcome is not unknown", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn resolve_intent(
     State(parts): State<AdminState>,
     Path(intent): Path<String>,
     body: Result<Json<ResolveBody>, JsonRejection>,
-) -> Result<Json<ResolvedView>, AdminProblem> {
+) -> Result<Json<ResolvedView>, Problem> {
     let ResolveBody { outcome } = read_body(body)?;
     let unknown = || not_found("no such intent; GET /admin/v1/intents lists them");
     let id = intent.parse().map_err(|_| unknown())?;
@@ -120,7 +120,7 @@ pub(super) async fn resolve_intent(
         ResolveOutcome::NotUnknown(state) => {
             let label = state.label();
             let text = format!("the outcome is not unknown: the state of this intent is {label}");
-            Err(AdminProblem::new(StatusCode::CONFLICT, "not_unknown", text))
+            Err(Problem::new(ProblemCode::NotUnknown, text))
         }
         ResolveOutcome::NotFound => Err(unknown()),
     }

@@ -3,14 +3,18 @@
 use axum::{
     extract::State,
     http::{
-        HeaderMap, HeaderValue, StatusCode,
+        HeaderMap, HeaderValue,
         header::{ACCEPT, CONTENT_TYPE, VARY},
     },
     response::{IntoResponse, Response},
 };
 
-use super::{AdminState, problem::AdminProblem};
-use crate::{clock, telemetry::MetricsFormat};
+use super::AdminState;
+use crate::{
+    api::{Problem, ProblemCode, problem::ProblemView},
+    clock,
+    telemetry::MetricsFormat,
+};
 
 /// Returns the metrics, in the format that `Accept` prefers
 ///
@@ -20,14 +24,11 @@ use crate::{clock, telemetry::MetricsFormat};
         (String = "text/plain", example = "# HELP antiphon_lanes Conversations in the session table.\n# TYPE antiphon_lanes gauge\nantiphon_lanes 2\n"),
         (String = "application/openmetrics-text"),
     )),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 500, description = "the page could not be written", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 500, description = "the page could not be written", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn show_metrics(
-    State(parts): State<AdminState>,
-    headers: HeaderMap,
-) -> Result<Response, AdminProblem> {
+pub(super) async fn show_metrics(State(parts): State<AdminState>, headers: HeaderMap) -> Result<Response, Problem> {
     // Cooldowns end without an event, so the gauges are refreshed on each scrape.
     parts.control.active_config().profiles.publish_gauges(clock::std_now());
     let totals = parts.sessions.lane_totals(clock::now());
@@ -36,12 +37,7 @@ pub(super) async fn show_metrics(
     let page = parts.telemetry.encode_metrics_as(format);
     // An empty page would be a successful scrape, after which every series would end.
     if page.is_empty() {
-        let text = "the metrics page could not be written; the log has the reason";
-        return Err(AdminProblem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "metrics_failed",
-            text,
-        ));
+        return Err(ProblemCode::MetricsFailed.into());
     }
     let fields = [
         (CONTENT_TYPE, HeaderValue::from_static(format.content_type())),

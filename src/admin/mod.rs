@@ -24,11 +24,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
+use axum::{Extension, Json, Router, middleware, response::IntoResponse, routing::get};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
 use crate::{
+    api::{Problem, ProblemCode},
     auth::TokenHash,
     late::LateStore,
     ledger::Ledger,
@@ -40,7 +41,6 @@ use control::AdminControl;
 use events::AdminSubscribers;
 use guard::AccessGuard;
 use listener::AdminListener;
-use problem::AdminProblem;
 
 /// The endpoints, for error messages.
 const ENDPOINTS_HINT: &str =
@@ -155,15 +155,11 @@ pub async fn serve_router(
     }
 }
 
-async fn unknown_path() -> AdminProblem {
-    AdminProblem::new(
-        StatusCode::NOT_FOUND,
-        "not_found",
-        format!("no such path; {ENDPOINTS_HINT}"),
-    )
+async fn unknown_path() -> Problem {
+    Problem::new(ProblemCode::NotFound, format!("no such path; {ENDPOINTS_HINT}"))
 }
 
-async fn method_not_allowed() -> AdminProblem {
+async fn method_not_allowed() -> Problem {
     let text = "method not allowed on this path; see /admin/v1/openapi.json";
-    AdminProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
+    Problem::new(ProblemCode::WrongMethod, text)
 }

@@ -16,7 +16,7 @@ use axum::{
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 
-use super::problem::AdminProblem;
+use crate::api::{Problem, ProblemCode};
 
 /// A file of the page.
 struct PageFile {
@@ -162,7 +162,7 @@ pub(super) async fn serve_versioned_asset(
 fn asset_answer(headers: &HeaderMap, name: &str, cache: &'static str) -> Response {
     match BUNDLE.find_asset(name) {
         Some(file) => file.to_answer(headers, cache),
-        None => AdminProblem::new(StatusCode::NOT_FOUND, "not_found", "the page has no such file").into_response(),
+        None => IntoResponse::into_response(Problem::new(ProblemCode::NotFound, "the page has no such file")),
     }
 }
 

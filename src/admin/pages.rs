@@ -2,9 +2,7 @@
 
 use std::{fmt::Display, future::Future, time::Duration};
 
-use axum::http::StatusCode;
-
-use super::problem::AdminProblem;
+use crate::api::{Problem, ProblemCode};
 
 /// Default number of rows on a page.
 pub(super) const ROWS_DEFAULT: usize = 50;
@@ -19,8 +17,8 @@ pub(super) const BAD_CURSOR: &str = "`after` must be the value of `next` from th
 pub(super) async fn read_ledger<T, E: Display>(
     task: &str,
     read: impl Future<Output = Result<T, E>>,
-) -> Result<T, AdminProblem> {
-    let unavailable = |text: &str| AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ledger_unavailable", text);
+) -> Result<T, Problem> {
+    let unavailable = |text: &'static str| Problem::new(ProblemCode::LedgerUnavailable, text);
     match tokio::time::timeout(LEDGER_TIMEOUT, read).await {
         Ok(Ok(page)) => Ok(page),
         Ok(Err(error)) => {
@@ -32,7 +30,7 @@ pub(super) async fn read_ledger<T, E: Display>(
 }
 
 /// Returns the limit of a page, or `usual` if the query has none. Fails unless it is from 1 to 500.
-pub(super) fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, AdminProblem> {
+pub(super) fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(usual);
     if (1..=ROWS_MAX).contains(&limit) {
         Ok(limit)
@@ -42,10 +40,10 @@ pub(super) fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, A
     }
 }
 
-pub(super) fn bad_query(text: &str) -> AdminProblem {
-    AdminProblem::new(StatusCode::BAD_REQUEST, "bad_query", text)
+pub(super) fn bad_query(text: &'static str) -> Problem {
+    Problem::new(ProblemCode::BadQuery, text)
 }
 
-pub(super) fn not_found(text: &str) -> AdminProblem {
-    AdminProblem::new(StatusCode::NOT_FOUND, "not_found", text)
+pub(super) fn not_found(text: &'static str) -> Problem {
+    Problem::new(ProblemCode::NotFound, text)
 }

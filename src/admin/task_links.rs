@@ -13,9 +13,10 @@ use utoipa::ToSchema;
 use super::{
     AdminState,
     pages::{not_found, read_ledger},
-    problem::{AdminProblem, read_body},
+    problem::read_body,
 };
 use crate::{
+    api::{Problem, ProblemCode, problem::ProblemView},
     auth::{Caller, Principal, principal::USER_BYTES_MAX},
     clock,
     late::{LINK_TTL_MAX, TaskLink, UserTasks},
@@ -51,19 +52,19 @@ pub(super) struct TaskLinkView {
 /// It may report the outcome of calls that nobody knows, which the links of API keys may not.
 #[utoipa::path(post, path = "/admin/v1/tasks/links", tag = "operate", request_body = TaskLinkRequest, responses(
     (status = 201, description = "the link", body = TaskLinkView),
-    (status = 400, description = "the body cannot be read, or the lifetime is not 1 minute to 1 hour", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 404, description = "the task page is off, or there is no such client", body = AdminProblem),
-    (status = 409, description = "the client may be several people, or there are too many links", body = AdminProblem),
-    (status = 413, description = "the body is too large", body = AdminProblem),
-    (status = 415, description = "the content type is not JSON", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 400, description = "the body cannot be read, or the lifetime is not 1 minute to 1 hour", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "the task page is off, or there is no such client", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 409, description = "the client may be several people, or there are too many links", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn make_task_link(
     State(parts): State<AdminState>,
     body: Result<Json<TaskLinkRequest>, JsonRejection>,
-) -> Result<(StatusCode, Json<TaskLinkView>), AdminProblem> {
+) -> Result<(StatusCode, Json<TaskLinkView>), Problem> {
     let request = read_body(body)?;
     if !UserTasks::of_store(&parts.late).has_page() {
         return Err(not_found("the task page is off: set ledger.task_page = true"));
@@ -71,13 +72,13 @@ pub(super) async fn make_task_link(
     let ttl = request.ttl.as_deref().map_or(Some(LINK_TTL_MAX), read_ttl);
     let ttl = ttl.ok_or_else(|| {
         let text = "ttl must be a duration from \"1m\" to \"1h\"";
-        AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text)
+        Problem::new(ProblemCode::BadBody, text)
     })?;
     let owner = find_owner(&parts, &request)?;
     let tasks = UserTasks::of_store(&parts.late);
     if !tasks.may_have_link(owner) {
         let text = "several people may use this client: set client_tokens.NAME.personal, or name the user";
-        return Err(AdminProblem::new(StatusCode::CONFLICT, "several_people", text));
+        return Err(Problem::new(ProblemCode::SeveralPeople, text).with_status(StatusCode::CONFLICT));
     }
     let link = TaskLink {
         owner,
@@ -85,10 +86,7 @@ pub(super) async fn make_task_link(
         expires_at: clock::unix_time() + ttl,
     };
     let made = read_ledger("make a link to the task page", tasks.make_link(link)).await?;
-    let made = made.ok_or_else(|| {
-        let text = "there are too many links: wait until some of them expire";
-        AdminProblem::new(StatusCode::CONFLICT, "too_many_links", text)
-    })?;
+    let made = made.ok_or(ProblemCode::TooManyLinks)?;
     let scheme = if parts.control.has_tls() { "https" } else { "http" };
     let host = parts.control.listen_address().map_or_else(String::new, reachable_host);
     let view = TaskLinkView {
@@ -110,15 +108,15 @@ pub(super) struct RevokedTaskLink {
 #[utoipa::path(delete, path = "/admin/v1/tasks/links/{link}", tag = "operate",
     params(("link" = String, Path, description = "the id of the link", pattern = "^[0-9a-f]{64}$")), responses(
     (status = 200, description = "the link opens nothing any more", body = RevokedTaskLink),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 404, description = "no such link: it has expired, or was revoked", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "no such link: it has expired, or was revoked", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn revoke_task_link(
     State(parts): State<AdminState>,
     Path(link): Path<String>,
-) -> Result<Json<RevokedTaskLink>, AdminProblem> {
+) -> Result<Json<RevokedTaskLink>, Problem> {
     let unknown = || not_found("no such link: it has expired, or was revoked");
     let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;
     let revoking = UserTasks::of_store(&parts.late).revoke_link(None, *name.as_bytes());
@@ -149,7 +147,7 @@ fn reachable_host(address: SocketAddr) -> String {
 }
 
 /// Returns the person of a request.
-fn find_owner(parts: &AdminState, request: &TaskLinkRequest) -> Result<Caller, AdminProblem> {
+fn find_owner(parts: &AdminState, request: &TaskLinkRequest) -> Result<Caller, Problem> {
     let key = parts.late.principal_key();
     let account = match &request.client {
         None => Principal::of_all_clients(key),
@@ -162,7 +160,7 @@ fn find_owner(parts: &AdminState, request: &TaskLinkRequest) -> Result<Caller, A
         Some(user) if (1..=USER_BYTES_MAX).contains(&user.len()) => Ok(caller.with_user(key, user.as_bytes())),
         Some(_) => {
             let text = "user must have 1 to 256 bytes";
-            Err(AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text))
+            Err(Problem::new(ProblemCode::BadBody, text))
         }
     }
 }

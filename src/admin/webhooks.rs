@@ -12,13 +12,17 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     AdminState,
     pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
-    problem::{AdminProblem, QueryParams},
+    problem::QueryParams,
     views::{
         late_results::parse_cursor,
         messages::{MessagesPage, messages_page},
     },
 };
-use crate::{clock, late::Messages};
+use crate::{
+    api::{Problem, problem::ProblemView},
+    clock,
+    late::Messages,
+};
 
 /// The query of `/admin/v1/webhooks`.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -35,15 +39,15 @@ pub(super) struct MessagesQuery {
 /// Lists the messages to webhooks and tool services that no receiver has accepted yet
 #[utoipa::path(get, path = "/admin/v1/webhooks", tag = "watch", params(MessagesQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = MessagesPage),
-    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_messages(
     State(parts): State<AdminState>,
     QueryParams(query): QueryParams<MessagesQuery>,
-) -> Result<Json<MessagesPage>, AdminProblem> {
+) -> Result<Json<MessagesPage>, Problem> {
     let limit = check_limit(query.limit, ROWS_DEFAULT)?;
     let cursor = |text: &str| parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
     let after = query.after.as_deref().map(cursor).transpose()?;
@@ -64,15 +68,15 @@ pub(super) struct ResentView {
     params(("message" = String, Path, description = "the id of the message", pattern = "^msg_[0-9a-f]{32}_[0-9]{1,20}$")),
     responses(
     (status = 200, description = "the message is sent", body = ResentView),
-    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
-    (status = 404, description = "no such message: its receiver has it, or it was removed", body = AdminProblem),
-    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 404, description = "no such message: its receiver has it, or it was removed", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn resend_message(
     State(parts): State<AdminState>,
     Path(message): Path<String>,
-) -> Result<Json<ResentView>, AdminProblem> {
+) -> Result<Json<ResentView>, Problem> {
     let resending = Messages::of_store(&parts.late).resend(&message, clock::unix_time());
     if read_ledger("resend a message", resending).await? {
         Ok(Json(ResentView { message }))

@@ -1,16 +1,13 @@
 //! The answers of the API, as types: the `OpenAPI` document is derived from what is written.
 
-use std::{borrow::Cow, io};
+use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
-use serde_json::ser::Formatter;
-use utoipa::{
-    ToSchema,
-    openapi::schema::{Object, ObjectBuilder, Type},
-};
+use utoipa::{ToSchema, openapi::schema::Object};
 
 use super::delivery_id::format_delivery_id;
 use crate::{
+    api::json::name_schema,
     clock,
     late::records::{PostedResult, RecordedCall, RecordedCallState},
     ledger::RecordName,
@@ -333,26 +330,6 @@ impl Serialize for VerbatimJson<'_> {
     }
 }
 
-/// The compact format, in which bytes are finished JSON.
-///
-/// `serde_json`'s own type for this needs a feature that changes how every `Value` is read.
-struct VerbatimFormatter;
-
-impl Formatter for VerbatimFormatter {
-    fn write_byte_array<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: &[u8]) -> io::Result<()> {
-        writer.write_all(value)
-    }
-}
-
-/// Writes an answer as JSON.
-pub(super) fn write_json(answer: &impl Serialize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, VerbatimFormatter);
-    // The keys are texts and the buffer grows, so this cannot fail.
-    drop(answer.serialize(&mut serializer));
-    bytes
-}
-
 /// Returns a content as JSON. One that is nested too deep for common JSON readers becomes a JSON string.
 fn readable_content(content: &str) -> Cow<'_, str> {
     if deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX).is_none() {
@@ -360,12 +337,6 @@ fn readable_content(content: &str) -> Cow<'_, str> {
     }
     // Such a content was posted by an earlier version, which did not limit the depth.
     Cow::Owned(quote_string(&compact_json(content.as_bytes())))
-}
-
-/// Returns the schema of a text that is one of these names.
-pub(super) fn name_schema(description: &str, names: impl IntoIterator<Item = &'static str>) -> Object {
-    let names = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
-    names.description(Some(description)).build()
 }
 
 fn call_state_schema() -> Object {
@@ -395,6 +366,7 @@ fn closed_schema() -> Object {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::json::write_json;
 
     #[test]
     fn content_is_written_in_its_own_bytes() {

@@ -4,14 +4,12 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 use utoipa::{ToSchema, openapi::schema::Object};
 
-use super::{
-    LedgerApi, LedgerBody,
-    answers::name_schema,
-    refusals::CancelRefusals,
-    request_body::CancelBody,
-    response::{ApiErrorCode, ApiRefusal, json_response},
-};
+use super::{LedgerApi, refusals::CancelRefusals, request_body::CancelBody};
 use crate::{
+    api::{
+        ApiBody, Problem, ProblemCode,
+        json::{json_response, name_schema},
+    },
     auth::Caller,
     late::{CancelAnswer, LateError, matching::NamedCall, records::RecordedCallState},
 };
@@ -51,11 +49,7 @@ fn state_schema() -> Object {
     (status = 202, description = "the owner's request is stored, and the service is asked", body = CancelView),
     CancelRefusals,
 ))]
-pub(super) async fn request_cancel(
-    api: &LedgerApi,
-    caller: Caller,
-    id: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+pub(super) async fn request_cancel(api: &LedgerApi, caller: Caller, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     answer(api.late.cancels().request(caller, id).await, StatusCode::ACCEPTED)
 }
 
@@ -64,17 +58,17 @@ pub(super) async fn confirm_cancel(
     api: &LedgerApi,
     named: &NamedCall<'_>,
     is_refused: bool,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     answer(api.late.cancels().confirm(named, is_refused).await, StatusCode::OK)
 }
 
-fn answer(outcome: Result<CancelAnswer, LateError>, status: StatusCode) -> Result<Response<LedgerBody>, ApiRefusal> {
+fn answer(outcome: Result<CancelAnswer, LateError>, status: StatusCode) -> Result<Response<ApiBody>, Problem> {
     let code = match outcome? {
         CancelAnswer::State(state) => return Ok(json_response(status, &CancelView { state: state.label() })),
-        CancelAnswer::Ended => ApiErrorCode::Conflict,
-        CancelAnswer::NotUndoable => ApiErrorCode::NotUndoable,
-        CancelAnswer::Ambiguous => ApiErrorCode::AmbiguousCall,
-        CancelAnswer::Unknown => ApiErrorCode::NotFound,
+        CancelAnswer::Ended => ProblemCode::Conflict,
+        CancelAnswer::NotUndoable => ProblemCode::NotUndoable,
+        CancelAnswer::Ambiguous => ProblemCode::AmbiguousCall,
+        CancelAnswer::Unknown => ProblemCode::NotFound,
     };
-    Err(ApiRefusal::from_code(code))
+    Err(Problem::from_code(code))
 }

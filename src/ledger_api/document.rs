@@ -16,17 +16,14 @@ use utoipa::{
     },
 };
 
-use super::{
-    LedgerBody, answers, cancels, intents, owners, problem,
-    refusals::{DocumentRefusals, HeadRefusal},
-    response, services, tasks,
-};
+use super::{answers, cancels, intents, owners, refusals::DocumentRefusals, services, tasks};
+use crate::api::{ApiBody, json::write_json, problem::ProblemView};
 
 /// Caches may store the document for five minutes: it changes only with the version of the proxy.
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 /// The document, which never changes while the process runs.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerDocument::openapi()).into());
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| write_json(&LedgerDocument::openapi()).into());
 
 #[derive(OpenApi)]
 #[openapi(
@@ -61,7 +58,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
         tasks::list::ack_task,
         tasks::list::resolve_task,
     ),
-    components(schemas(response::RefusalView<'_>, HeadRefusal, answers::SettledNotice<'_>, problem::ProblemView)),
+    components(schemas(answers::SettledNotice<'_>, ProblemView<'_>)),
     tags(
         (name = "services", description = "Requests of tool services"),
         (name = "callers", description = "Requests of callers about their own calls"),
@@ -173,7 +170,7 @@ impl Modify for OptionalBodies {
     (status = 200, description = "the OpenAPI document", body = serde_json::Value),
     DocumentRefusals,
 ))]
-pub(super) fn show_document() -> Response<LedgerBody> {
+pub(super) fn show_document() -> Response<ApiBody> {
     let mut answer = Response::new(Full::new(DOCUMENT.clone()).boxed_unsync());
     let fields = answer.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

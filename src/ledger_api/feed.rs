@@ -14,13 +14,9 @@ use http::{
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{
-    LedgerApi, LedgerBody,
-    answers::{SettledNotice, write_json},
-    delivery_id::format_delivery_id,
-    response::{ApiErrorCode, ApiRefusal},
-};
+use super::{LedgerApi, answers::SettledNotice, delivery_id::format_delivery_id};
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::write_json},
     auth::Caller,
     late::{FeedEvent, ResultFeed, SettledEvent},
     ledger::RecordName,
@@ -82,11 +78,8 @@ pub(super) async fn open_feed(
     api: &LedgerApi,
     owner: Caller,
     last: Option<RecordName>,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let slot = api
-        .listeners
-        .take_slot(owner)
-        .ok_or(ApiRefusal::from_code(ApiErrorCode::Busy))?;
+) -> Result<Response<ApiBody>, Problem> {
+    let slot = api.listeners.take_slot(owner).ok_or(ProblemCode::Busy)?;
     // Before the read, so that no result falls in between.
     let feed = api.late.subscribe(owner);
     let missed = match last {

@@ -3,8 +3,11 @@
 use serde::Serialize;
 use utoipa::{ToSchema, openapi::schema::Object};
 
-use super::answers::{VerbatimJson, name_schema};
-use crate::late::{self, GrantedClaim, IntentScope, IntentState, ReplayedResult};
+use super::answers::VerbatimJson;
+use crate::{
+    api::json::name_schema,
+    late::{self, GrantedClaim, IntentScope, IntentState, ReplayedResult},
+};
 
 /// The answer to a claim that is granted.
 #[derive(Debug, Serialize, ToSchema)]

@@ -11,11 +11,9 @@ use utoipa::{
     },
 };
 
-use super::{
-    request_body::{ID_BYTES_MAX, OBJECT, read_duration, read_object, read_text},
-    response::ApiRefusal,
-};
+use super::request_body::{ID_BYTES_MAX, OBJECT, read_duration, read_object, read_text};
 use crate::{
+    api::Problem,
     auth::{Owner, principal::USER_BYTES_MAX},
     late::{CHOSEN_KEY_BYTES_MAX, INTENT_WINDOW_MAX},
     splice::Span,
@@ -226,7 +224,7 @@ pub(super) struct ReadClaim {
 }
 
 /// Reads the body of a claim.
-pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, ApiRefusal> {
+pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, Problem> {
     let json = read_object(body)?;
     let mut claim = ReadClaim::default();
     for (name, span) in members_of(&json)? {
@@ -247,7 +245,7 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, ApiRefusal> {
                 const OWNER: &str = "owner must be a value of the response header x-antiphon-owner";
                 let text = read_text(&json, span, ID_BYTES_MAX, OWNER)?;
                 let owner = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-                claim.owner = Some(owner.ok_or(ApiRefusal::malformed(OWNER))?);
+                claim.owner = Some(owner.ok_or_else(|| Problem::malformed(OWNER))?);
             }
             b"session" => {
                 const SESSION: &str = "session must be a string of 1 to 1024 bytes";
@@ -287,7 +285,7 @@ pub(super) struct ReadReport {
 }
 
 /// Reads the body of a heartbeat, a result or a cancel.
-pub(super) fn read_holder_body(body: &[u8]) -> Result<ReadReport, ApiRefusal> {
+pub(super) fn read_holder_body(body: &[u8]) -> Result<ReadReport, Problem> {
     const CLAIM: &str = "claim must be the string in the answer that granted the intent";
     let json = read_object(body)?;
     let mut report = ReadReport::default();
@@ -302,13 +300,13 @@ pub(super) fn read_holder_body(body: &[u8]) -> Result<ReadReport, ApiRefusal> {
         }
     }
     if report.claim.is_empty() {
-        return Err(ApiRefusal::malformed(CLAIM));
+        return Err(Problem::malformed(CLAIM));
     }
     Ok(report)
 }
 
 /// Reads the key that a service has chosen, from `Idempotency-Key`: as it is, or as a quoted string.
-pub(super) fn read_chosen_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, ApiRefusal> {
+pub(super) fn read_chosen_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Problem> {
     const KEY: &str = "Idempotency-Key must be one value of 1 to 255 printable ASCII characters";
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -317,34 +315,34 @@ pub(super) fn read_chosen_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Ap
     let key = quoted.unwrap_or(text);
     let is_printable = key.iter().all(|byte| (0x20..0x7f).contains(byte));
     if values.next().is_some() || key.is_empty() || key.len() > CHOSEN_KEY_BYTES_MAX || !is_printable {
-        return Err(ApiRefusal::malformed(KEY));
+        return Err(Problem::malformed(KEY));
     }
     Ok(Some(key.to_vec()))
 }
 
 /// Returns `true` if the user asks for the effect once more.
-pub(super) fn read_repeat(headers: &HeaderMap) -> Result<bool, ApiRefusal> {
+pub(super) fn read_repeat(headers: &HeaderMap) -> Result<bool, Problem> {
     let mut values = headers.get_all(REPEAT_HEADER).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(false),
         (Some(value), None) if value.as_bytes().trim_ascii() == REPEAT.as_bytes() => Ok(true),
-        _ => Err(ApiRefusal::malformed("x-antiphon-intent must be \"new\", or absent")),
+        _ => Err(Problem::malformed("x-antiphon-intent must be \"new\", or absent")),
     }
 }
 
-fn members_of(json: &Json<'_>) -> Result<Vec<(Vec<u8>, Span)>, ApiRefusal> {
+fn members_of(json: &Json<'_>) -> Result<Vec<(Vec<u8>, Span)>, Problem> {
     let mut members = Vec::new();
-    let root = json.root_span().map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    let root = json.root_span().map_err(|_| Problem::malformed(OBJECT))?;
     json.for_each_member(root, |name, value| members.push((name.to_vec(), value)))
-        .map_err(|_| ApiRefusal::malformed(OBJECT))?;
+        .map_err(|_| Problem::malformed(OBJECT))?;
     Ok(members)
 }
 
-fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, ApiRefusal> {
+fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, Problem> {
     match json.bytes(span) {
         b"true" => Ok(true),
         b"false" => Ok(false),
-        _ => Err(ApiRefusal::malformed(flaw)),
+        _ => Err(Problem::malformed(flaw)),
     }
 }
 

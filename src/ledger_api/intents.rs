@@ -5,16 +5,15 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, request::Parts};
 use utoipa::ToSchema;
 
 use super::{
-    LedgerApi, LedgerBody,
+    LedgerApi,
     intent_answers::{ClaimedView, HeldView, IntentStatusView, ReplayedView, SettledIntentView},
     intent_body::{self, ClaimBody, HeldCancelBody, HeldResultBody, HolderBody, ReadReport},
-    problem::{IntentProblem, ProblemAnswer},
     refusals::{IntentRefusals, IntentReportRefusals},
-    response::{ApiErrorCode, ApiRefusal, json_response},
     routes::LedgerOperation,
     services,
 };
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::json_response},
     clock,
     late::{ClaimOutcome, ClaimSubject, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentId, matching::NamedCall},
     ledger::Moment,
@@ -24,21 +23,6 @@ use crate::{
 /// The header of an answer that contains the result of an earlier run.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// A request about intents that was not carried out.
-pub(super) type Refused = Box<ProblemAnswer>;
-
-impl From<ApiRefusal> for Refused {
-    fn from(refusal: ApiRefusal) -> Self {
-        Self::new(refusal.into())
-    }
-}
-
-impl From<IntentProblem> for Refused {
-    fn from(problem: IntentProblem) -> Self {
-        Self::new(problem.into())
-    }
-}
-
 /// Answers a request about intents.
 pub(super) async fn answer_holder(
     api: &LedgerApi,
@@ -46,10 +30,10 @@ pub(super) async fn answer_holder(
     holder: Holder<'_>,
     head: &Parts,
     body: &[u8],
-) -> Result<Response<LedgerBody>, Refused> {
+) -> Result<Response<ApiBody>, Problem> {
     // Everything fails closed: a run that no durable record knows could be repeated. A record that is there may be read.
     if !api.late.intents().is_durable() && !matches!(ask, LedgerOperation::Intent(_)) {
-        return Err(IntentProblem::NoDurableLedger.into());
+        return Err(ProblemCode::NoDurableLedger.into());
     }
     match ask {
         LedgerOperation::Claim => claim_intent(api, holder, head, body).await,
@@ -66,7 +50,7 @@ pub(super) async fn answer_holder(
             let report = intent_body::read_holder_body(body)?;
             cancel_intent(api, &held(holder, id, &report)?, report.is_refused).await
         }
-        _ => Err(IntentProblem::NotFound.into()),
+        _ => Err(ProblemCode::NoSuchIntent.into()),
     }
 }
 
@@ -96,7 +80,7 @@ async fn claim_intent(
     holder: Holder<'_>,
     head: &Parts,
     body: &[u8],
-) -> Result<Response<LedgerBody>, Refused> {
+) -> Result<Response<ApiBody>, Problem> {
     let now = clock::unix_time();
     let chosen_key = intent_body::read_chosen_key(&head.headers)?;
     let run_again = intent_body::read_repeat(&head.headers)?;
@@ -114,10 +98,10 @@ async fn claim_intent(
         },
         (Holder::Service(service), None, Some(user), Some(tool), Some(input)) => {
             if !service.on_behalf {
-                return Err(ApiRefusal::from_code(ApiErrorCode::NotOnBehalf).into());
+                return Err(ProblemCode::NotOnBehalf.into());
             }
             if !service.runs_tool(tool) {
-                return Err(IntentProblem::NotFound.into());
+                return Err(ProblemCode::NoSuchIntent.into());
             }
             ClaimSubject::OnBehalf {
                 service,
@@ -128,11 +112,11 @@ async fn claim_intent(
         }
         (Holder::Caller(caller), None, None, Some(tool), Some(input)) => ClaimSubject::Own { caller, tool, input },
         (Holder::Caller(_), ..) => {
-            return Err(ApiRefusal::malformed("name the effect by tool and input alone").into());
+            return Err(Problem::malformed("name the effect by tool and input alone"));
         }
         (Holder::Service(_), ..) => {
             let flaw = "name the call by call_id and owner, or the effect by user, tool and input";
-            return Err(ApiRefusal::malformed(flaw).into());
+            return Err(Problem::malformed(flaw));
         }
     };
     let claim = IntentClaim {
@@ -146,7 +130,7 @@ async fn claim_intent(
     let outcome = api.late.intents().claim(&claim, now).await;
     let answer = outcome.as_ref().map_or("unavailable", ClaimOutcome::label);
     api.telemetry.record_claim(answer);
-    answer_claim(outcome.map_err(ApiRefusal::from)?, now)
+    answer_claim(outcome?, now)
 }
 
 /// The value of the header `x-antiphon-intent`.
@@ -160,7 +144,7 @@ enum ClaimMode {
     New,
 }
 
-fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBody>, Refused> {
+fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<ApiBody>, Problem> {
     match outcome {
         ClaimOutcome::Granted(granted) => Ok(json_response(StatusCode::CREATED, &ClaimedView::of_claim(&granted))),
         ClaimOutcome::Replayed(result) => {
@@ -174,20 +158,20 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBod
             lease_until,
             is_own,
         } => {
-            let problem = ProblemAnswer::new(IntentProblem::InFlight).about(&intent.to_string(), since);
-            Err(Box::new(problem.held_until(lease_until, is_own, now)))
+            let problem = Problem::from_code(ProblemCode::InFlight).about_intent(intent.to_string(), since);
+            Err(problem.held_until(lease_until, is_own, now))
         }
         ClaimOutcome::OutcomeUnknown { intent, since } => {
-            let problem = ProblemAnswer::new(IntentProblem::OutcomeUnknown);
-            Err(Box::new(problem.about(&intent.to_string(), since)))
+            let problem = Problem::from_code(ProblemCode::OutcomeUnknown);
+            Err(problem.about_intent(intent.to_string(), since))
         }
-        ClaimOutcome::PayloadMismatch => Err(IntentProblem::PayloadMismatch.into()),
-        ClaimOutcome::TierForbids => Err(IntentProblem::TierForbids.into()),
-        ClaimOutcome::NotFound => Err(IntentProblem::NotFound.into()),
-        ClaimOutcome::AmbiguousCall => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall).into()),
-        ClaimOutcome::InputUnknown => {
-            Err(ApiRefusal::malformed("the input of this call is not known yet: send it as input").into())
-        }
+        ClaimOutcome::PayloadMismatch => Err(ProblemCode::PayloadMismatch.into()),
+        ClaimOutcome::TierForbids => Err(ProblemCode::TierForbids.into()),
+        ClaimOutcome::NotFound => Err(ProblemCode::NoSuchIntent.into()),
+        ClaimOutcome::AmbiguousCall => Err(ProblemCode::AmbiguousCall.into()),
+        ClaimOutcome::InputUnknown => Err(Problem::malformed(
+            "the input of this call is not known yet: send it as input",
+        )),
     }
 }
 
@@ -202,11 +186,11 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBod
     (status = 200, description = "the intent", body = IntentStatusView<'_>),
     IntentRefusals,
 ))]
-async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
+async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let id = read_id(id)?;
     let view = api.late.intents().view(holder, id, clock::unix_time());
-    let view = view.await.map_err(ApiRefusal::from)?;
-    let view = view.ok_or_else(|| Refused::from(IntentProblem::NotFound))?;
+    let view = view.await?;
+    let view = view.ok_or(ProblemCode::NoSuchIntent)?;
     Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
 }
 
@@ -221,9 +205,9 @@ async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<R
         body = HeldView),
     IntentReportRefusals,
 ))]
-async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result<Response<LedgerBody>, Refused> {
+async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result<Response<ApiBody>, Problem> {
     let outcome = api.late.intents().extend_lease(held, clock::unix_time()).await;
-    answer_report(held, outcome.map_err(ApiRefusal::from)?)
+    answer_report(held, outcome?)
 }
 
 /// Settles an intent, and the call for which its tool ran
@@ -240,17 +224,17 @@ async fn post_intent_result(
     api: &LedgerApi,
     held: &HeldIntent<'_>,
     report: &ReadReport,
-) -> Result<Response<LedgerBody>, Refused> {
+) -> Result<Response<ApiBody>, Problem> {
     let content = report
         .content
         .clone()
-        .ok_or(ApiRefusal::malformed("content is missing"))?;
+        .ok_or_else(|| Problem::malformed("content is missing"))?;
     services::check_depth(&content)?;
     let posting = api
         .late
         .intents()
         .post_result(held, content, report.is_error, clock::unix_time());
-    match posting.await.map_err(ApiRefusal::from)? {
+    match posting.await? {
         HolderOutcome::Accepted { state, is_new, .. } => Ok(json_response(
             StatusCode::OK,
             &SettledIntentView {
@@ -275,16 +259,12 @@ async fn post_intent_result(
     (status = 200, description = "noted", body = HeldView),
     IntentReportRefusals,
 ))]
-async fn cancel_intent(
-    api: &LedgerApi,
-    held: &HeldIntent<'_>,
-    is_refused: bool,
-) -> Result<Response<LedgerBody>, Refused> {
+async fn cancel_intent(api: &LedgerApi, held: &HeldIntent<'_>, is_refused: bool) -> Result<Response<ApiBody>, Problem> {
     let outcome = api.late.intents().cancel(held, is_refused, clock::unix_time()).await;
-    answer_report(held, outcome.map_err(ApiRefusal::from)?)
+    answer_report(held, outcome?)
 }
 
-fn answer_report(held: &HeldIntent<'_>, outcome: HolderOutcome) -> Result<Response<LedgerBody>, Refused> {
+fn answer_report(held: &HeldIntent<'_>, outcome: HolderOutcome) -> Result<Response<ApiBody>, Problem> {
     match outcome {
         HolderOutcome::Accepted { state, lease_until, .. } => Ok(json_response(
             StatusCode::OK,
@@ -294,19 +274,19 @@ fn answer_report(held: &HeldIntent<'_>, outcome: HolderOutcome) -> Result<Respon
                 lease_until: state.is_in_flight().then_some(lease_until.as_secs()),
             },
         )),
-        HolderOutcome::StaleClaim => Err(IntentProblem::StaleClaim.into()),
-        HolderOutcome::Conflict => Err(ApiRefusal::from_code(ApiErrorCode::Conflict).into()),
-        HolderOutcome::Cancelled => Err(ApiRefusal::from_code(ApiErrorCode::Expired).into()),
-        HolderOutcome::NotFound => Err(IntentProblem::NotFound.into()),
+        HolderOutcome::StaleClaim => Err(ProblemCode::StaleClaim.into()),
+        HolderOutcome::Conflict => Err(ProblemCode::Conflict.into()),
+        HolderOutcome::Cancelled => Err(ProblemCode::Expired.into()),
+        HolderOutcome::NotFound => Err(ProblemCode::NoSuchIntent.into()),
     }
 }
 
-fn read_id(id: &[u8]) -> Result<IntentId, Refused> {
+fn read_id(id: &[u8]) -> Result<IntentId, Problem> {
     let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-    id.ok_or_else(|| IntentProblem::NotFound.into())
+    id.ok_or_else(|| ProblemCode::NoSuchIntent.into())
 }
 
-fn held<'h>(holder: Holder<'h>, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Refused> {
+fn held<'h>(holder: Holder<'h>, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Problem> {
     Ok(HeldIntent {
         holder,
         id: read_id(id)?,

@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
-use super::response::ApiRefusal;
-use crate::auth::principal::{KEY_PARAMETER, decode_query};
+use crate::{
+    api::Problem,
+    auth::principal::{KEY_PARAMETER, decode_query},
+};
 
 /// Rows of a page, and the most that a caller may ask for.
 const ROWS: (usize, usize) = (1000, 1000);
@@ -33,7 +35,7 @@ pub(super) struct ListQuery {
 
 impl ListQuery {
     /// Reads a query. Refuses unknown parameters: a misspelt filter would return other calls than the wanted ones.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiRefusal> {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, Problem> {
         let mut read = Self {
             state: ListedState::Settled,
             session: None,
@@ -48,23 +50,23 @@ impl ListQuery {
             match (&*name, &*value) {
                 (b"state", b"settled") => read.state = ListedState::Settled,
                 (b"state", b"open") => read.state = ListedState::Open,
-                (b"state", _) => return Err(ApiRefusal::malformed("state must be settled or open")),
+                (b"state", _) => return Err(Problem::malformed("state must be settled or open")),
                 (b"session", session) => read.session = Some(session.to_vec()),
                 (b"after", cursor) => {
                     let cursor = parse_number(cursor);
-                    read.after = cursor.ok_or(ApiRefusal::malformed("after must be the `next` of a page"))?;
+                    read.after = cursor.ok_or(Problem::malformed("after must be the `next` of a page"))?;
                 }
                 (b"limit", limit) => {
                     let limit = parse_number(limit).filter(|limit| (1..=ROWS.1).contains(limit));
-                    read.limit = limit.ok_or(ApiRefusal::malformed("limit must be a number from 1 to 1000"))?;
+                    read.limit = limit.ok_or(Problem::malformed("limit must be a number from 1 to 1000"))?;
                 }
                 (b"content", b"true") => read.has_content = true,
                 (b"content", b"false") => read.has_content = false,
-                (b"content", _) => return Err(ApiRefusal::malformed("content must be true or false")),
+                (b"content", _) => return Err(Problem::malformed("content must be true or false")),
                 // A credential, which identifies the caller.
                 (name, _) if name == KEY_PARAMETER.as_bytes() => {}
                 _ => {
-                    return Err(ApiRefusal::malformed(
+                    return Err(Problem::malformed(
                         "unknown query parameter (known here: state, session, after, limit, content)",
                     ));
                 }

@@ -14,40 +14,36 @@ mod intent_body;
 mod intents;
 mod list_query;
 mod owners;
-mod problem;
 mod refusals;
 mod request_body;
-mod response;
 mod routes;
 mod services;
 mod task_cursor;
 mod tasks;
 mod unverified_bytes;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, Response, request::Parts};
-use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt;
 
 pub use intent_body::{REPEAT, REPEAT_HEADER};
-pub use response::ApiErrorCode;
 pub use routes::RESULT_BODY_BYTES_MAX;
 pub use tasks::is_task_path;
 
 use crate::{
+    api::{ApiBody, Problem, ProblemCode},
     auth::Caller,
     clock,
     digest_cache::{DigestCache, Lifetime},
-    late::{Holder, LateStore},
-    ledger::Unread,
+    late::{Holder, LateError, LateStore},
+    ledger::{LedgerError, Unread},
     server::{OwnerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
-use problem::ProblemAnswer;
-use response::ApiRefusal;
 use routes::LedgerOperation;
 use services::ServiceClaim;
 use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
@@ -66,9 +62,6 @@ const SIGNED_MESSAGE_TTL: Duration = Duration::from_secs(15 * 60);
 
 /// Concurrent listeners in total, and of one caller, so that one caller cannot take every slot.
 const LISTENERS_MAX: (usize, usize) = (256, 16);
-
-/// The body of a ledger API response: a feed, or a complete body of known length.
-pub type LedgerBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Returns `true` if this API answers the path.
 pub fn is_ledger_path(path: &str) -> bool {
@@ -117,14 +110,14 @@ impl LedgerApi {
     }
 
     /// Answers a request.
-    pub async fn answer_request(&self, request: Request<BoxedBody>, reader: LedgerReader) -> Response<LedgerBody> {
+    pub async fn answer_request(&self, request: Request<BoxedBody>, reader: LedgerReader) -> Response<ApiBody> {
         let (head, body) = request.into_parts();
         // Boxed, because the future of all operations is large, and `timeout` would move it.
         let answered = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(self.run_request(&head, body, reader))).await;
-        match answered.unwrap_or(Err(ApiRefusal::from_code(ApiErrorCode::Unavailable))) {
+        match answered.unwrap_or(Err(ProblemCode::Unavailable.into())) {
             Ok(answer) => answer,
-            Err(refusal) if routes::is_intent_path(head.uri.path()) => ProblemAnswer::from(refusal).into_response(),
-            Err(refusal) => refusal.into_response(),
+            Err(problem) if routes::is_intent_path(head.uri.path()) => problem.of_intents().into_response(),
+            Err(problem) => problem.into_response(),
         }
     }
 
@@ -134,14 +127,14 @@ impl LedgerApi {
         head: &Parts,
         body: BoxedBody,
         reader: LedgerReader,
-    ) -> Result<Response<LedgerBody>, ApiRefusal> {
+    ) -> Result<Response<ApiBody>, Problem> {
         if is_task_path(head.uri.path()) {
             return Box::pin(tasks::answer_request(self, head, body, reader)).await;
         }
         let ask = LedgerOperation::from_request(head)?;
         // Without a service there are no late results. Callers have intents of their own all the same.
         if !self.late.is_used() && !ask.is_of_intents() {
-            return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
+            return Err(ProblemCode::NotFound.into());
         }
         match ask {
             // It describes every proxy alike, so it needs no credential.
@@ -159,10 +152,7 @@ impl LedgerApi {
                 let body = collect_body(body, ask.bytes_max(), share.as_mut()).await?;
                 services::answer_service(self, &ask, &claim, &body).await
             }
-            _ if ask.is_of_intents() => {
-                let answered = self.run_intent_request(&ask, head, body, reader).await?;
-                Ok(answered.unwrap_or_else(|problem| problem.into_response()))
-            }
+            _ if ask.is_of_intents() => self.run_intent_request(&ask, head, body, reader).await,
             _ => {
                 // Likewise, no body is read for an unverified caller.
                 let reader = self.verified_reader(reader).await?;
@@ -179,7 +169,7 @@ impl LedgerApi {
         head: &Parts,
         body: BoxedBody,
         reader: LedgerReader,
-    ) -> Result<Result<Response<LedgerBody>, intents::Refused>, ApiRefusal> {
+    ) -> Result<Response<ApiBody>, Problem> {
         let holder = match services::service_of_token(&head.headers, self.late.services()) {
             Some(service) => Holder::Service(service),
             None => Holder::Caller(self.intent_reader(reader).await?),
@@ -189,14 +179,14 @@ impl LedgerApi {
             && !is_read
             && !self.late.intents().may_claim(caller)
         {
-            return Err(ApiRefusal::from_code(ApiErrorCode::SeveralPeople));
+            return Err(ProblemCode::SeveralPeople.into());
         }
         let body = collect_body(body, ask.bytes_max(), None).await?;
-        Ok(intents::answer_holder(self, ask, holder, head, &body).await)
+        intents::answer_holder(self, ask, holder, head, &body).await
     }
 
     /// Returns the caller of a request about intents, if its credential is known to be genuine.
-    async fn intent_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
+    async fn intent_reader(&self, reader: LedgerReader) -> Result<Caller, Problem> {
         match reader {
             LedgerReader::Checked(caller) => Ok(caller),
             _ => self.verified_reader(reader).await,
@@ -204,17 +194,17 @@ impl LedgerApi {
     }
 
     /// Returns the caller if it is verified: a provider has answered it with success.
-    async fn verified_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
+    async fn verified_reader(&self, reader: LedgerReader) -> Result<Caller, Problem> {
         let reader = match reader {
             LedgerReader::Checked(reader) | LedgerReader::Known(reader) => reader,
-            LedgerReader::SharedKey => return Err(ApiRefusal::from_code(ApiErrorCode::SharedKey)),
-            LedgerReader::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+            LedgerReader::SharedKey => return Err(ProblemCode::SharedKey.into()),
+            LedgerReader::Unknown => return Err(ProblemCode::NotFound.into()),
         };
         match self.late.callers().verify(reader, clock::now() + VERIFY_TIMEOUT).await {
             Ok(true) => Ok(reader),
-            Ok(false) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+            Ok(false) => Err(ProblemCode::NotFound.into()),
             // Unknown is not "no": a caller with results must not be told that it has none.
-            Err(Unread) => Err(ApiRefusal::from_code(ApiErrorCode::Unavailable)),
+            Err(Unread) => Err(ProblemCode::Unavailable.into()),
         }
     }
 }
@@ -224,22 +214,37 @@ async fn collect_body(
     mut body: BoxedBody,
     limit: usize,
     mut share: Option<&mut UnverifiedShare>,
-) -> Result<Bytes, ApiRefusal> {
+) -> Result<Bytes, Problem> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiRefusal::from_code(ApiErrorCode::Malformed))?;
+        let frame = frame.map_err(|_| Problem::from_code(ProblemCode::Malformed))?;
         // Trailers have no meaning in this API.
         let Ok(data) = frame.into_data() else { continue };
         // Checked before the copy: `content-length` may be absent or wrong.
         if data.len() > limit.saturating_sub(bytes.len()) {
-            return Err(ApiRefusal::from_code(ApiErrorCode::TooLarge));
+            return Err(ProblemCode::TooLarge.into());
         }
         if share.as_mut().is_some_and(|share| !share.add(data.len())) {
-            return Err(ApiRefusal::from_code(ApiErrorCode::Busy));
+            return Err(ProblemCode::Busy.into());
         }
         bytes.extend_from_slice(&data);
     }
     Ok(bytes.freeze())
+}
+
+impl From<LateError> for Problem {
+    fn from(error: LateError) -> Self {
+        tracing::warn!(%error, "a ledger API request failed: the ledger returned an error");
+        Self::from_code(match error {
+            // The cause goes to the log only: a caller learns the code, and nothing of the operator's store.
+            LateError::Ledger(LedgerError::Full { .. }) => ProblemCode::Full,
+            LateError::Ledger(LedgerError::TooLarge) => ProblemCode::TooLarge,
+            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed)
+            | LateError::Busy
+            | LateError::ClockStep
+            | LateError::Random(_) => ProblemCode::Unavailable,
+        })
+    }
 }
 
 /// Returns the value of a header. `None` if it is missing, repeated or not text.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http::{Response, StatusCode};
 
 use super::{
-    LedgerApi, LedgerBody,
+    LedgerApi,
     answers::{
         AckedListView, AckedView, CallListView, CallerView, ClosedView, FoundListView, FoundResultView, ListedCallView,
     },
@@ -16,10 +16,10 @@ use super::{
     list_query::{ListQuery, ListedState},
     refusals::{AckRefusals, FeedRefusals, ReaderRefusals},
     request_body::{self, AcksBody, LookupBody},
-    response::{ApiErrorCode, ApiRefusal, json_response},
     routes::LedgerOperation,
 };
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::json_response},
     auth::Caller,
     clock,
     late::{CallFilter, NamedResult},
@@ -39,7 +39,7 @@ pub(super) async fn answer_owner(
     ask: &LedgerOperation,
     owner: Caller,
     body: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     match ask {
         LedgerOperation::Lookup => look_up_results(api, owner, body).await,
         LedgerOperation::Outstanding(query) => list_outstanding(api, owner, query).await,
@@ -62,7 +62,7 @@ pub(super) async fn answer_owner(
         | LedgerOperation::RevokeTaskLink(_)
         | LedgerOperation::ListTasks(_)
         | LedgerOperation::AckTask(_)
-        | LedgerOperation::ResolveTask(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        | LedgerOperation::ResolveTask(_) => Err(ProblemCode::NotFound.into()),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn answer_owner(
     (status = 200, description = "the caller", body = CallerView),
     ReaderRefusals,
 ))]
-async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<ApiBody>, Problem> {
     let view = CallerView {
         owner: api.late.owner_of(owner).to_string(),
         outstanding: api.late.count_waiting(owner).await?,
@@ -88,7 +88,7 @@ async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBo
     (status = 200, description = "the results", body = FoundListView<'_>),
     ReaderRefusals,
 ))]
-async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let ids = request_body::read_call_ids(body)?;
     let found = api.late.look_up_calls(owner, &ids).await?;
     // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
@@ -117,11 +117,7 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     (status = 200, description = "a page of calls", body = CallListView<'_>),
     ReaderRefusals,
 ))]
-async fn list_outstanding(
-    api: &LedgerApi,
-    owner: Caller,
-    query: &ListQuery,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> Result<Response<ApiBody>, Problem> {
     api.late.note_read(owner);
     let session = query.session.as_deref();
     let filter = CallFilter {
@@ -146,11 +142,7 @@ async fn list_outstanding(
 }
 
 /// Reads the contents of these calls' results, as far as they fit into one answer.
-async fn read_contents(
-    api: &LedgerApi,
-    owner: Caller,
-    calls: &[NamedResult],
-) -> Result<Vec<Option<String>>, ApiRefusal> {
+async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) -> Result<Vec<Option<String>>, Problem> {
     let mut room = LISTED_BYTES_MAX;
     let fits = |(_, call): &&NamedResult| {
         let length = call.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
@@ -161,7 +153,7 @@ async fn read_contents(
         .late
         .read_contents(owner, &fitting, clock::now() + READ_TIMEOUT)
         .await;
-    read.map_err(|_| ApiRefusal::from_code(ApiErrorCode::Unavailable))
+    read.map_err(|_| Problem::from_code(ProblemCode::Unavailable))
 }
 
 /// Streams an event for each posted result of the caller
@@ -176,11 +168,7 @@ async fn read_contents(
         content_type = "text/event-stream", body = String),
     FeedRefusals,
 ))]
-async fn follow_feed(
-    api: &LedgerApi,
-    owner: Caller,
-    last: Option<RecordName>,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -> Result<Response<ApiBody>, Problem> {
     api.late.note_read(owner);
     feed::open_feed(api, owner, last).await
 }
@@ -193,12 +181,12 @@ async fn follow_feed(
     (status = 200, description = "the result is acknowledged", body = AckedView),
     AckRefusals,
 ))]
-async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let name = parse_delivery_id(id).ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
+    let name = parse_delivery_id(id).ok_or(ProblemCode::NotFound)?;
     if api.late.ack_result(owner, name).await? {
         Ok(json_response(StatusCode::OK, &AckedView::ACKED))
     } else {
-        Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
+        Err(ProblemCode::NotFound.into())
     }
 }
 
@@ -210,7 +198,7 @@ async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Respons
     (status = 200, description = "the number of acknowledged results", body = AckedListView),
     AckRefusals,
 ))]
-async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let names = request_body::read_deliveries(body)?;
     // Side by side, so that the ledger stores them together.
     let acks = names.into_iter().map(|name| api.late.ack_result(owner, name));
@@ -229,7 +217,7 @@ async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Resp
     (status = 200, description = "the session is closed", body = ClosedView),
     ReaderRefusals,
 ))]
-fn close_session(api: &LedgerApi, owner: Caller, session: &[u8]) -> Response<LedgerBody> {
+fn close_session(api: &LedgerApi, owner: Caller, session: &[u8]) -> Response<ApiBody> {
     if let Ok(session) = std::str::from_utf8(session) {
         api.late.note_session_closed(owner, session);
         // The path names no format, so the session's main lane of every format is closed.

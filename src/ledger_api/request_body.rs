@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use utoipa::ToSchema;
 
-use super::{delivery_id::parse_delivery_id, response::ApiRefusal};
+use super::delivery_id::parse_delivery_id;
 use crate::{
+    api::Problem,
     auth::Owner,
     ledger::RecordName,
     repair::input_hash,
@@ -113,7 +114,7 @@ pub(super) struct ServiceBody {
 }
 
 /// Reads the body of a result or a heartbeat. It may be empty.
-pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> {
+pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
     let mut said = ServiceBody {
         call_id: None,
         owner: None,
@@ -131,9 +132,9 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
     let json = read_object(body)?;
     let mut flaw = None;
     let mut members = Vec::new();
-    let root = json.root_span().map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    let root = json.root_span().map_err(|_| Problem::malformed(OBJECT))?;
     json.for_each_member(root, |name, value| members.push((name.to_vec(), value)))
-        .map_err(|_| ApiRefusal::malformed(OBJECT))?;
+        .map_err(|_| Problem::malformed(OBJECT))?;
     for (name, span) in members {
         match (&name[..], json.kind(span)) {
             (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces", JsonKind::Null) => {}
@@ -172,30 +173,30 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
             _ => {}
         }
     }
-    flaw.map_or(Ok(said), |flaw| Err(ApiRefusal::malformed(flaw)))
+    flaw.map_or(Ok(said), |flaw| Err(Problem::malformed(flaw)))
 }
 
 /// Reads the call ids of a lookup.
-pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
+pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
     const IDS: &str = "call_ids must be an array of 1 to 256 strings, each at most 1024 bytes long";
     read_ids(body, "call_ids", IDS)
 }
 
 /// Reads the delivery ids of an acknowledgement.
-pub(super) fn read_deliveries(body: &[u8]) -> Result<Vec<RecordName>, ApiRefusal> {
+pub(super) fn read_deliveries(body: &[u8]) -> Result<Vec<RecordName>, Problem> {
     const DELIVERIES: &str = "deliveries must be an array of 1 to 256 delivery ids";
     let ids = read_ids(body, "deliveries", DELIVERIES)?;
     let names = ids
         .iter()
-        .map(|id| parse_delivery_id(id).ok_or(ApiRefusal::malformed(DELIVERIES)));
+        .map(|id| parse_delivery_id(id).ok_or_else(|| Problem::malformed(DELIVERIES)));
     names.collect()
 }
 
-fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>>, ApiRefusal> {
+fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>>, Problem> {
     let json = read_object(body)?;
     let list = json.root_span().ok().and_then(|root| json.member(root, member));
     let list = list.filter(|list| json.kind(*list) == JsonKind::Array);
-    let list = list.ok_or_else(|| ApiRefusal::malformed(flaw))?;
+    let list = list.ok_or_else(|| Problem::malformed(flaw))?;
     let mut ids = Vec::new();
     let mut is_good = true;
     // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
@@ -209,7 +210,7 @@ fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>
         }
     });
     if walked.is_err() || !is_good || ids.is_empty() {
-        return Err(ApiRefusal::malformed(flaw));
+        return Err(Problem::malformed(flaw));
     }
     Ok(ids)
 }
@@ -217,24 +218,19 @@ fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>
 pub(super) const OBJECT: &str = "the body must be one JSON object";
 
 /// Validates a body as one JSON object.
-pub(super) fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
+pub(super) fn read_object(body: &[u8]) -> Result<Json<'_>, Problem> {
     // The scanner below expects valid JSON.
-    validate(body).map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    validate(body).map_err(|_| Problem::malformed(OBJECT))?;
     let json = Json::new(body);
     let is_object = json.root_span().is_ok_and(|root| json.kind(root) == JsonKind::Object);
-    is_object.then_some(json).ok_or(ApiRefusal::malformed(OBJECT))
+    is_object.then_some(json).ok_or_else(|| Problem::malformed(OBJECT))
 }
 
 /// Reads a string of at most `bytes_max` bytes, but not an empty one.
-pub(super) fn read_text(
-    json: &Json<'_>,
-    span: Span,
-    bytes_max: usize,
-    flaw: &'static str,
-) -> Result<Vec<u8>, ApiRefusal> {
+pub(super) fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, Problem> {
     let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
     let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
-    text.ok_or_else(|| ApiRefusal::malformed(flaw))
+    text.ok_or_else(|| Problem::malformed(flaw))
 }
 
 /// Reads a duration.
@@ -243,12 +239,12 @@ pub(super) fn read_duration(
     span: Span,
     (min, max): (Duration, Duration),
     flaw: &'static str,
-) -> Result<Duration, ApiRefusal> {
+) -> Result<Duration, Problem> {
     let text = read_text(json, span, ID_BYTES_MAX, flaw)?;
     let duration = std::str::from_utf8(&text).ok().and_then(parse_duration);
     duration
         .filter(|duration| (min..=max).contains(duration))
-        .ok_or_else(|| ApiRefusal::malformed(flaw))
+        .ok_or_else(|| Problem::malformed(flaw))
 }
 
 /// Parses a duration of one number and one unit: `90s`, `15m`, `24h` or `7d`.

@@ -2,13 +2,13 @@
 
 use http::{Method, request::Parts};
 
-use super::{
-    delivery_id::parse_delivery_id,
-    list_query::ListQuery,
-    response::{ApiErrorCode, ApiRefusal},
-    task_cursor::read_cursor,
+use super::{delivery_id::parse_delivery_id, list_query::ListQuery, task_cursor::read_cursor};
+use crate::{
+    api::{Problem, ProblemCode},
+    auth::principal::decode_segment,
+    late::TaskCursor,
+    ledger::RecordName,
 };
-use crate::{auth::principal::decode_segment, late::TaskCursor, ledger::RecordName};
 
 /// The prefix of every path of this API.
 pub(super) const PATH_PREFIX: &str = "/ledger/v1/";
@@ -58,7 +58,7 @@ pub(super) struct LedgerRoute {
     /// The path after the prefix. A segment in braces is an id.
     pub(super) path: &'static str,
     /// Reads the operation, from the id in the path and from the head.
-    read: fn(Vec<u8>, &Parts) -> Result<LedgerOperation, ApiRefusal>,
+    read: fn(Vec<u8>, &Parts) -> Result<LedgerOperation, Problem>,
 }
 
 /// Every route. The `OpenAPI` document describes exactly these.
@@ -177,17 +177,17 @@ pub(super) static ROUTES: [LedgerRoute; 22] = [
 
 impl LedgerOperation {
     /// Reads the operation from the head of a request.
-    pub(super) fn from_request(head: &Parts) -> Result<Self, ApiRefusal> {
+    pub(super) fn from_request(head: &Parts) -> Result<Self, Problem> {
         let path = head.uri.path().strip_prefix(PATH_PREFIX);
         let found = path.and_then(|path| {
             ROUTES
                 .iter()
                 .find_map(|route| Some((route, match_path(route.path, path)?)))
         });
-        let (route, id) = found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+        let (route, id) = found.ok_or(ProblemCode::NotFound)?;
         // Before the query is read: a wrong method is the first thing to correct.
         if head.method != route.method {
-            return Err(ApiRefusal::wrong_method(route.method.clone()));
+            return Err(Problem::wrong_method(route.method.clone()));
         }
         (route.read)(id, head)
     }
@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    fn read(method: &Method, path: &str) -> Result<LedgerOperation, ApiRefusal> {
+    fn read(method: &Method, path: &str) -> Result<LedgerOperation, Problem> {
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
         LedgerOperation::from_request(&request.into_parts().0)
     }
@@ -290,7 +290,7 @@ mod tests {
         ] {
             assert_eq!(
                 read(&Method::POST, path).unwrap_err().code,
-                ApiErrorCode::NotFound,
+                ProblemCode::NotFound,
                 "{path}"
             );
         }
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn a_wrong_method_is_reported_before_a_wrong_query() {
         let refused = read(&Method::POST, "/ledger/v1/outstanding?limit=0").unwrap_err();
-        assert_eq!(refused.code, ApiErrorCode::WrongMethod);
+        assert_eq!(refused.code, ProblemCode::WrongMethod);
         let refused = read(&Method::GET, "/ledger/v1/outstanding?limit=0").unwrap_err();
-        assert_eq!(refused.code, ApiErrorCode::Malformed);
+        assert_eq!(refused.code, ProblemCode::Malformed);
     }
 }

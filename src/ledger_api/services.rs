@@ -3,16 +3,16 @@
 use http::{HeaderMap, Response, StatusCode};
 
 use super::{
-    LedgerApi, LedgerBody,
+    LedgerApi,
     answers::{ExtendedView, ParkedView, SettledView, WithdrawnView},
     cancels,
     refusals::ServiceRefusals,
     request_body::{self, ID_BYTES_MAX, NamedCallBody, ResultBody, ServiceBody},
-    response::{ApiErrorCode, ApiRefusal, json_response},
     routes::LedgerOperation,
     single_header,
 };
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::json_response},
     auth::{SignedRequest, TokenHash, WebhookKey},
     clock,
     digest::digest_of,
@@ -41,13 +41,13 @@ pub(super) enum ServiceClaim<'h> {
 }
 
 /// Reads the credential of a service from the head of its request.
-pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) -> Result<ServiceClaim<'h>, ApiRefusal> {
+pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) -> Result<ServiceClaim<'h>, Problem> {
     let bearer = bearer_token(headers);
     if let Some(token) = bearer {
         let service = find_by_token(token, services);
         return service
             .map(ServiceClaim::Token)
-            .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound));
+            .ok_or(Problem::from_code(ProblemCode::NotFound));
     }
     let signed = (
         single_header(headers, "webhook-id"),
@@ -67,7 +67,7 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
                 signatures,
             })
         }
-        _ => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        _ => Err(ProblemCode::NotFound.into()),
     }
 }
 
@@ -102,10 +102,8 @@ pub(super) async fn answer_service(
     ask: &LedgerOperation,
     claim: &ServiceClaim<'_>,
     body: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let call_id = ask
-        .service_call()
-        .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+) -> Result<Response<ApiBody>, Problem> {
+    let call_id = ask.service_call().ok_or(ProblemCode::NotFound)?;
     let service = verify_claim(api, claim, body)?;
     let is_result = matches!(ask, LedgerOperation::Result(_));
     let checked = request_body::read_service_body(body).and_then(|said| check_body(said, claim, call_id, is_result));
@@ -151,7 +149,7 @@ pub(super) async fn answer_service(
 }
 
 /// Returns the service that a credential belongs to.
-fn verify_claim<'c>(api: &'c LedgerApi, claim: &ServiceClaim<'c>, body: &[u8]) -> Result<&'c Service, ApiRefusal> {
+fn verify_claim<'c>(api: &'c LedgerApi, claim: &ServiceClaim<'c>, body: &[u8]) -> Result<&'c Service, Problem> {
     let (id, timestamp, signatures) = match claim {
         ServiceClaim::Token(service) => return Ok(service),
         ServiceClaim::Signature {
@@ -173,7 +171,7 @@ fn verify_claim<'c>(api: &'c LedgerApi, claim: &ServiceClaim<'c>, body: &[u8]) -
         if is_it { Some(service) } else { found }
     };
     let service = api.late.services().iter().fold(None, known);
-    service.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
+    service.ok_or(Problem::from_code(ProblemCode::NotFound))
 }
 
 /// Refuses a signed message whose id was used for another message. The same message may be sent again.
@@ -183,7 +181,7 @@ fn check_replay(
     claim: &ServiceClaim<'_>,
     ask: &LedgerOperation,
     body: &[u8],
-) -> Result<(), ApiRefusal> {
+) -> Result<(), Problem> {
     let Some(call_id) = ask.service_call() else {
         return Ok(());
     };
@@ -197,7 +195,7 @@ fn check_replay(
     if api.signed_messages.get_or_insert_with(&name, || digest) == digest {
         return Ok(());
     }
-    Err(ApiRefusal::from_code(ApiErrorCode::Replayed))
+    Err(ProblemCode::Replayed.into())
 }
 
 /// Posts the result of a call
@@ -224,13 +222,13 @@ async fn post_result(
     content: String,
     is_error: bool,
     replaces: Option<[u8; 32]>,
-) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
+) -> Result<(&'static str, Response<ApiBody>), Problem> {
     let posting = api.late.post_result(named, content, is_error, replaces);
-    posting.await.map_err(ApiRefusal::from).and_then(answer_post)
+    posting.await.map_err(Problem::from).and_then(answer_post)
 }
 
 /// Returns the answer to a posted result, with its metric label.
-fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
+fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<ApiBody>), Problem> {
     Ok(match outcome {
         PostOutcome::Settled { state, is_new, digest } => {
             let view = SettledView {
@@ -247,12 +245,12 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBod
             "parked",
             json_response(StatusCode::ACCEPTED, &ParkedView::until(until.as_secs())),
         ),
-        PostOutcome::Refused(PostRefusal::Conflict) => return Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
-        PostOutcome::Refused(PostRefusal::Ambiguous) => return Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
+        PostOutcome::Refused(PostRefusal::Conflict) => return Err(ProblemCode::Conflict.into()),
+        PostOutcome::Refused(PostRefusal::Ambiguous) => return Err(ProblemCode::AmbiguousCall.into()),
         PostOutcome::Refused(PostRefusal::Expired | PostRefusal::Cancelled | PostRefusal::Unclaimed) => {
-            return Err(ApiRefusal::from_code(ApiErrorCode::Expired));
+            return Err(ProblemCode::Expired.into());
         }
-        PostOutcome::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        PostOutcome::Unknown => return Err(ProblemCode::NotFound.into()),
     })
 }
 
@@ -267,12 +265,12 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBod
     (status = 200, description = "the call waits again", body = WithdrawnView),
     ServiceRefusals,
 ))]
-async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
     match api.late.withdraw_result(named).await? {
         WithdrawOutcome::Withdrawn => Ok(json_response(StatusCode::OK, &WithdrawnView::OPEN)),
-        WithdrawOutcome::Refused => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
-        WithdrawOutcome::Ambiguous => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
-        WithdrawOutcome::Unknown => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        WithdrawOutcome::Refused => Err(ProblemCode::Conflict.into()),
+        WithdrawOutcome::Ambiguous => Err(ProblemCode::AmbiguousCall.into()),
+        WithdrawOutcome::Unknown => Err(ProblemCode::NotFound.into()),
     }
 }
 
@@ -287,15 +285,15 @@ async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Respo
     (status = 200, description = "the call waits longer", body = ExtendedView),
     ServiceRefusals,
 ))]
-async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
+async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
     match api.late.extend_deadline(named).await? {
         HeartbeatOutcome::Extended { deadline } => {
             Ok(json_response(StatusCode::OK, &ExtendedView::until(deadline.as_secs())))
         }
-        HeartbeatOutcome::Terminal => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
-        HeartbeatOutcome::Expired => Err(ApiRefusal::from_code(ApiErrorCode::Expired)),
-        HeartbeatOutcome::Ambiguous => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
-        HeartbeatOutcome::Unknown => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        HeartbeatOutcome::Terminal => Err(ProblemCode::Conflict.into()),
+        HeartbeatOutcome::Expired => Err(ProblemCode::Expired.into()),
+        HeartbeatOutcome::Ambiguous => Err(ProblemCode::AmbiguousCall.into()),
+        HeartbeatOutcome::Unknown => Err(ProblemCode::NotFound.into()),
     }
 }
 
@@ -305,48 +303,42 @@ fn check_body(
     claim: &ServiceClaim<'_>,
     call_id: &[u8],
     is_result: bool,
-) -> Result<ServiceBody, ApiRefusal> {
+) -> Result<ServiceBody, Problem> {
     if call_id.len() > ID_BYTES_MAX {
-        return Err(ApiRefusal::malformed(
-            "the call id in the path is longer than 1024 bytes",
-        ));
+        return Err(Problem::malformed("the call id in the path is longer than 1024 bytes"));
     }
     let named = said.call_id.as_deref();
     // The signature covers the body and not the path: without a call id it would be valid for every call.
     let is_signed = matches!(claim, ServiceClaim::Signature { .. });
     if named.is_some_and(|named| named != call_id) || (is_signed && named.is_none()) {
-        return Err(ApiRefusal::malformed(
+        return Err(Problem::malformed(
             "call_id in the body must equal the call id in the path; a signed body must contain it",
         ));
     }
     if is_result {
         let content = said.content.as_deref();
-        check_depth(content.ok_or(ApiRefusal::malformed("content is missing"))?)?;
+        check_depth(content.ok_or_else(|| Problem::malformed("content is missing"))?)?;
     }
     Ok(said)
 }
 
 /// Refuses a content that is nested too deep for common JSON readers.
-pub(super) fn check_depth(content: &str) -> Result<(), ApiRefusal> {
+pub(super) fn check_depth(content: &str) -> Result<(), Problem> {
     let too_deep = deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX);
-    too_deep.map_or(Ok(()), |at| Err(ApiRefusal::too_deep(at)))
+    too_deep.map_or(Ok(()), |at| {
+        let detail = format!("content is nested more than {CONTENT_DEPTH_MAX} levels deep, from its byte {at} on");
+        Err(Problem::malformed(detail))
+    })
 }
 
 /// Returns the metric label of a refused post.
-const fn post_label(code: ApiErrorCode) -> &'static str {
+const fn post_label(code: ProblemCode) -> &'static str {
     match code {
-        ApiErrorCode::Conflict | ApiErrorCode::Replayed => "conflict",
-        ApiErrorCode::AmbiguousCall => "ambiguous_call",
-        ApiErrorCode::Expired => "expired",
-        ApiErrorCode::NotFound
-        | ApiErrorCode::SharedKey
-        | ApiErrorCode::NotOnBehalf
-        | ApiErrorCode::SeveralPeople
-        | ApiErrorCode::NeedsEncryption
-        | ApiErrorCode::ReadOnlyLink
-        | ApiErrorCode::NotUndoable
-        | ApiErrorCode::WrongMethod => "unknown",
-        ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
-        ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",
+        ProblemCode::Conflict | ProblemCode::Replayed => "conflict",
+        ProblemCode::AmbiguousCall => "ambiguous_call",
+        ProblemCode::Expired => "expired",
+        ProblemCode::Malformed | ProblemCode::TooLarge => "malformed",
+        ProblemCode::Full | ProblemCode::Busy | ProblemCode::Unavailable => "unavailable",
+        _ => "unknown",
     }
 }

@@ -1,7 +1,6 @@
 //! The cursor of the list of tasks: `calls:` or `intents:` and a place.
 
-use super::response::ApiRefusal;
-use crate::{auth::principal::decode_query, late::TaskCursor};
+use crate::{api::Problem, auth::principal::decode_query, late::TaskCursor};
 
 /// Writes a cursor for `next`.
 pub(super) fn write_cursor(cursor: TaskCursor) -> String {
@@ -12,7 +11,7 @@ pub(super) fn write_cursor(cursor: TaskCursor) -> String {
 }
 
 /// Reads the cursor of a query.
-pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, ApiRefusal> {
+pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, Problem> {
     const AFTER: &str = "the only query parameter is after: the `next` of a page";
     let mut cursor = TaskCursor::Intents(0);
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
@@ -21,7 +20,7 @@ pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, ApiRefusal>
         let read = value
             .as_deref()
             .and_then(|value| parse_cursor(std::str::from_utf8(value).ok()?));
-        cursor = read.ok_or(ApiRefusal::malformed(AFTER))?;
+        cursor = read.ok_or(Problem::malformed(AFTER))?;
     }
     Ok(cursor)
 }

@@ -20,6 +20,7 @@ use super::{
     send_failure::{self, RETRY_SUFFIX},
 };
 use crate::{
+    api::problem::{PROBLEM_JSON, proxy_problem},
     budget::Overloaded,
     policy::{Class, Reason, Side, Verdict},
     profiles::LackingProfile,
@@ -428,6 +429,15 @@ impl ProxyError {
             self,
             Self::Refused(RequestRefusal::Framing) | Self::Body(_) | Self::Overloaded(Overloaded::Memory)
         )
+    }
+
+    /// Returns the answer to a request of the ledger API: a problem document, as the API itself refuses.
+    pub(super) fn to_problem(&self, request_id: &str) -> Response<Bytes> {
+        let mut answer = self.to_response(ErrorShape::OpenAi, request_id);
+        *answer.body_mut() = proxy_problem(self.status(), self.code(), &self.public_message()).into();
+        let media_type = HeaderValue::from_static(PROBLEM_JSON);
+        answer.headers_mut().insert(CONTENT_TYPE, media_type);
+        answer
     }
 
     /// Returns the answer in the shape that the client's SDK reads.

@@ -3,7 +3,6 @@
 use http::{HeaderMap, HeaderName};
 
 use crate::{
-    ledger_api::is_ledger_path,
     provider::{ProviderKind, Route, is_gemini},
     wire::ErrorShape,
 };
@@ -35,10 +34,6 @@ pub(super) fn shape_for_route(route: &Route<'_>) -> ErrorShape {
 
 /// Guesses the shape before a route is known.
 pub fn guess_shape(path: &str, headers: &HeaderMap) -> ErrorShape {
-    if is_ledger_path(path) {
-        // Its errors have `error.code` and `error.message` as well, whichever credential the request contains.
-        return ErrorShape::OpenAi;
-    }
     // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
     if headers.contains_key(ANTHROPIC_VERSION) || headers.contains_key(ANTHROPIC_KEY) || path.contains("/messages") {
         ErrorShape::Anthropic

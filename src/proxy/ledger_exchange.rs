@@ -8,13 +8,13 @@ use super::{
     error::ProxyError,
     guard::{Admission, RequestRefusal, admit_any_method},
 };
-use crate::{ledger_api::LedgerBody, provider::is_unambiguous, upstream::BoxedBody};
+use crate::{api::ApiBody, provider::is_unambiguous, upstream::BoxedBody};
 
 /// Answers a request under `/ledger`. Returns `None` for a preflight.
 pub(super) async fn answer_ledger_request(
     path: &DataPath,
     request: Request<BoxedBody>,
-) -> Result<Option<Response<LedgerBody>>, ProxyError> {
+) -> Result<Option<Response<ApiBody>>, ProxyError> {
     // The API refuses wrong methods itself, because only it knows which one the path takes.
     let admission = admit_any_method(path, &request).map_err(ProxyError::Refused)?;
     // A path with two readings is refused, as on the way to a provider.

@@ -59,7 +59,8 @@ pub use response::{AnswerBody, RelayError};
 pub use service::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices};
 
 use crate::{
-    ledger_api::{self, LedgerBody},
+    api::ApiBody,
+    ledger_api,
     policy::{Class, Verdict},
     upstream::BoxedBody,
     wire::ErrorShape,
@@ -75,11 +76,13 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
         return description;
     }
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
+    // The ledger API shares the port: tool services reach it under the clients' address.
+    let is_ledger = ledger_api::is_ledger_path(request.uri().path());
     // Even an error before routing should have a form that the client's SDK can read.
     let mut shape = guess_shape(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
     let found = {
-        let searching = pin!(find_answer(path, request, &mut log, &mut shape));
+        let searching = pin!(find_answer(path, request, is_ledger, &mut log, &mut shape));
         // Here alone, so that it holds for every wait before the head. Afterwards the relay looks at the signal.
         path.closing.run_until_noticed(searching).await
     };
@@ -90,8 +93,8 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
             own_answer(answer, Verdict::from_class(Class::Success), "done", log)
         }
         Some(Ok(FoundAnswer::Preflight)) => preflight_answer(log),
-        Some(Err(error)) => error_answer(&error, log, shape),
-        None => error_answer(&ProxyError::Drained { phase: log.phase }, log, shape),
+        Some(Err(error)) => error_answer(&error, log, shape, is_ledger),
+        None => error_answer(&ProxyError::Drained { phase: log.phase }, log, shape, is_ledger),
     }
 }
 
@@ -100,7 +103,7 @@ enum FoundAnswer {
     /// The provider's.
     Provider(ProviderAnswer),
     /// That of the ledger API.
-    Ledger(Response<LedgerBody>),
+    Ledger(Response<ApiBody>),
     /// The one to a preflight, which the proxy answers itself.
     Preflight,
 }
@@ -109,11 +112,11 @@ enum FoundAnswer {
 async fn find_answer(
     path: &DataPath,
     request: Request<BoxedBody>,
+    is_ledger: bool,
     log: &mut ExchangeLog,
     shape: &mut ErrorShape,
 ) -> Result<FoundAnswer, ProxyError> {
-    // The ledger API shares the port: tool services reach it under the clients' address.
-    let found = if ledger_api::is_ledger_path(request.uri().path()) {
+    let found = if is_ledger {
         let answered = ledger_exchange::answer_ledger_request(path, request).await?;
         answered.map(FoundAnswer::Ledger)
     } else {
@@ -148,14 +151,18 @@ async fn forward_request(
     attempt::run_attempts(path, &route, outgoing, log).await.map(Some)
 }
 
-/// Returns the answer to an error of the proxy, in the shape that the client's SDK reads.
-fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+/// Returns the answer to an error of the proxy: in the shape that the client's SDK reads, or as the ledger API refuses.
+fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape, is_ledger: bool) -> Response<AnswerBody> {
     log.event.cause = error.network_cause();
     // The client gets no internal detail, so the cause is only here.
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
-    let answer = error.to_response(shape, &log.event.request_id);
+    let answer = if is_ledger {
+        error.to_problem(&log.event.request_id)
+    } else {
+        error.to_response(shape, &log.event.request_id)
+    };
     own_answer(answer.map(AnswerBody::from_bytes), error.verdict(), error.phase(), log)
 }
 

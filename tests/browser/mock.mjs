@@ -223,8 +223,10 @@ export class Mock {
   }
 }
 
-function refuse(response, status, code, message) {
-  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ error: { code, message } }));
+function refuse(response, status, code, detail) {
+  const title = http.STATUS_CODES[status];
+  const problem = { type: "about:blank", title, status, detail, code };
+  response.writeHead(status, { "content-type": "application/problem+json" }).end(JSON.stringify(problem));
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

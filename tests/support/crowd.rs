@@ -281,7 +281,7 @@ impl Run {
             .world
             .ask(post_with(&path, &service, body.to_string().as_bytes()))
             .await;
-        let code = answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
+        let code = answer.json()["code"].as_str().unwrap_or_default().to_owned();
         self.count(match (answer.status(), code.as_str()) {
             (200, _) if answer.json()["first"] == true => "settled",
             (200, _) => "replayed",

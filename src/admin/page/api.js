@@ -66,7 +66,7 @@ export async function get(path) {
 /** @param {Response} answer */
 async function reason(answer) {
 	try {
-		return String((await answer.json()).error.message);
+		return String((await answer.json()).detail);
 	} catch {
 		return `Antiphon answered ${answer.status}`;
 	}

@@ -48,9 +48,9 @@ pub(in crate::cli) enum ApiReply {
 #[derive(Debug)]
 pub(in crate::cli) struct RefusedReply {
     pub(in crate::cli) status: StatusCode,
-    /// `error.code`, or the `code` or `type` of a problem document. Empty if the answer has none.
+    /// The `code` of the problem document. Empty if the answer has none.
     pub(in crate::cli) code: String,
-    /// `error.message`, or the `title` and `detail` of a problem document. Empty if the answer has none.
+    /// The `detail` of the problem document, behind its `title` if that says more than the status. Empty without one.
     pub(in crate::cli) message: String,
     /// `since` of a problem document: seconds since 1970.
     pub(in crate::cli) since: Option<u64>,
@@ -177,7 +177,7 @@ impl ApiClient {
 }
 
 impl RefusedReply {
-    /// Reads a refusal of the ledger API, or of the proxy in any provider's shape.
+    /// Reads a refusal of an API of the proxy.
     fn read(status: StatusCode, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |place: &str| {
@@ -187,12 +187,20 @@ impl RefusedReply {
                 .to_owned()
         };
         let first = |places: &[&str]| places.iter().map(|place| text(place)).find(|text| !text.is_empty());
-        let problem = [text("/title"), text("/detail")].map(|part| (!part.is_empty()).then_some(part));
-        let problem: Vec<String> = problem.into_iter().flatten().collect();
+        // A proxy of an earlier version has no codes for intents, and its other errors are below `error`.
+        let kind = text("/type");
+        let intent_code = kind
+            .strip_prefix("urn:antiphon:intent:")
+            .map(|kind| kind.replace('-', "_"));
+        let message = first(&["/detail", "/title", "/error/message"]).unwrap_or_default();
         Self {
             status,
-            code: first(&["/error/code", "/code", "/type"]).unwrap_or_default(),
-            message: first(&["/error/message"]).unwrap_or_else(|| problem.join(": ")),
+            message: if intent_code.is_some() {
+                format!("{}: {message}", text("/title"))
+            } else {
+                message
+            },
+            code: first(&["/code", "/error/code"]).or(intent_code).unwrap_or_default(),
             since: body["since"].as_u64(),
             intent: text("/intent"),
         }

@@ -134,7 +134,7 @@ impl Claims {
             let body = json!({ "claim": held.claim });
             let reply = self.client.post(&held.path("heartbeat"), body.to_string()).await;
             // Any other failure is no reason to worry: the next heartbeat, or the report of the end, repairs it.
-            if matches!(reply, Ok(ApiReply::Refused(refusal)) if refusal.code == "urn:antiphon:intent:stale-claim") {
+            if matches!(reply, Ok(ApiReply::Refused(refusal)) if refusal.code == "stale_claim") {
                 return;
             }
         }
@@ -236,15 +236,15 @@ fn is_temporary(status: StatusCode) -> bool {
 fn no_claim(refusal: &RefusedReply) -> NoClaim {
     let message = printable_text(&refusal.message);
     match refusal.code.as_str() {
-        "urn:antiphon:intent:in-flight" => NoClaim::InFlight { since: refusal.since },
-        "urn:antiphon:intent:outcome-unknown" => NoClaim::OutcomeUnknown {
+        "in_flight" => NoClaim::InFlight { since: refusal.since },
+        "outcome_unknown" => NoClaim::OutcomeUnknown {
             intent: printable_text(&refusal.intent),
         },
         _ if is_temporary(refusal.status) => NoClaim::Unavailable(message),
-        "urn:antiphon:intent:payload-mismatch" => {
+        "payload_mismatch" => {
             NoClaim::Unusable("--key was used for other arguments, or with an earlier token: choose another key".to_owned())
         }
-        "urn:antiphon:intent:not-found" => NoClaim::Unusable(
+        "not_found" => NoClaim::Unusable(
             "the proxy does not know this token: ANTIPHON_TOKEN must be one of [client_tokens], or restart a proxy of an \
              earlier version"
                 .to_owned(),

@@ -98,12 +98,12 @@ fn next_step(code: &str, request: RefusedRequest) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger_api::ApiErrorCode;
+    use crate::api::ProblemCode;
 
     #[test]
     fn next_steps_are_for_codes_that_exist() {
         for code in ["not_found", "conflict", "ambiguous_call", "busy", "unavailable"] {
-            assert!(ApiErrorCode::ALL.iter().any(|known| known.label() == code), "{code}");
+            assert!(ProblemCode::ALL.iter().any(|known| known.label() == code), "{code}");
             assert!(next_step(code, RefusedRequest::Post).is_some(), "{code}");
         }
         assert_eq!(next_step("conflict", RefusedRequest::OfCaller), None);

@@ -3,17 +3,14 @@
 use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
+    api::{Problem, ProblemCode},
     late::{TaskLink, TaskSecret, UserTasks},
-    ledger_api::{
-        LedgerApi,
-        response::{ApiErrorCode, ApiRefusal},
-        single_header,
-    },
+    ledger_api::{LedgerApi, single_header},
     server::ClientConnection,
 };
 
 /// Refuses a connection that others could read: neither TLS nor from this machine.
-pub(super) fn check_connection(head: &Parts) -> Result<(), ApiRefusal> {
+pub(super) fn check_connection(head: &Parts) -> Result<(), Problem> {
     let is_private = head.extensions.get::<ClientConnection>().is_some_and(|connection| {
         let is_local = connection
             .address
@@ -23,17 +20,17 @@ pub(super) fn check_connection(head: &Parts) -> Result<(), ApiRefusal> {
     if is_private {
         Ok(())
     } else {
-        Err(ApiRefusal::from_code(ApiErrorCode::NeedsEncryption))
+        Err(ProblemCode::NeedsEncryption.into())
     }
 }
 
 /// Returns the link of a request. A credential of another kind is as unknown as a revoked link.
-pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink, ApiRefusal> {
+pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink, Problem> {
     let bearer = single_header(&head.headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     let secret = bearer.and_then(TaskSecret::parse);
-    let secret = secret.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    let secret = secret.ok_or(ProblemCode::NotFound)?;
     let found = UserTasks::of_store(&api.late).find_link(&secret).await?;
-    found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
+    found.ok_or(Problem::from_code(ProblemCode::NotFound))
 }
 
 #[cfg(test)]

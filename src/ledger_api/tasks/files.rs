@@ -8,7 +8,7 @@ use http::{
 use http_body_util::{BodyExt, Full};
 
 use super::PAGE_PATH;
-use crate::ledger_api::LedgerBody;
+use crate::api::ApiBody;
 
 /// A file by its path after that of the page, with its type and its content.
 type TaskPageFile = (&'static str, &'static str, &'static [u8]);
@@ -35,7 +35,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Returns the file of a path. `None` if it is no file of the page.
-pub(super) fn find_file(method: &Method, path: &str) -> Option<Response<LedgerBody>> {
+pub(super) fn find_file(method: &Method, path: &str) -> Option<Response<ApiBody>> {
     let name = path.strip_prefix(PAGE_PATH).filter(|_| *method == Method::GET)?;
     let (_, kind, content) = FILES.iter().find(|(known, _, _)| *known == name)?;
     let mut answer = Response::new(Full::new(Bytes::from_static(content)).boxed_unsync());

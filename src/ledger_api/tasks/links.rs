@@ -10,15 +10,15 @@ use super::{
     views::{MadeLinkView, RevokedLinkView},
 };
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::json_response},
     auth::Caller,
     clock,
     late::{LINK_TTL_MAX, TaskLink, UserTasks},
     ledger_api::{
-        LedgerApi, LedgerBody,
+        LedgerApi,
         delivery_id::{format_delivery_id, parse_delivery_id},
         refusals::TaskLinkRefusals,
         request_body::{read_duration, read_object},
-        response::{ApiErrorCode, ApiRefusal, json_response},
     },
     wire::json::JsonKind,
 };
@@ -50,11 +50,11 @@ pub(in crate::ledger_api) async fn make_task_link(
     api: &LedgerApi,
     owner: Caller,
     body: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     let ttl = read_ttl(body)?;
     let tasks = UserTasks::of_store(&api.late);
     if !tasks.may_have_link(owner) {
-        return Err(ApiRefusal::from_code(ApiErrorCode::SeveralPeople));
+        return Err(ProblemCode::SeveralPeople.into());
     }
     let link = TaskLink {
         owner,
@@ -62,7 +62,7 @@ pub(in crate::ledger_api) async fn make_task_link(
         expires_at: clock::unix_time() + ttl,
     };
     let made = tasks.make_link(link).await?;
-    let made = made.ok_or(ApiRefusal::from_code(ApiErrorCode::Full))?;
+    let made = made.ok_or(ProblemCode::Full)?;
     let view = MadeLinkView {
         link: format_delivery_id(&made.link),
         url: format!("{PAGE_PATH}#{}", made.secret.reveal()),
@@ -82,8 +82,8 @@ pub(in crate::ledger_api) async fn revoke_task_link(
     api: &LedgerApi,
     owner: Caller,
     link: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let unknown = ApiRefusal::from_code(ApiErrorCode::NotFound);
+) -> Result<Response<ApiBody>, Problem> {
+    let unknown = Problem::from_code(ProblemCode::NotFound);
     let Some(link) = parse_delivery_id(link) else {
         return Err(unknown);
     };
@@ -95,7 +95,7 @@ pub(in crate::ledger_api) async fn revoke_task_link(
 }
 
 /// Reads the lifetime of a link.
-fn read_ttl(body: &[u8]) -> Result<Duration, ApiRefusal> {
+fn read_ttl(body: &[u8]) -> Result<Duration, Problem> {
     const TTL: &str = "ttl must be a duration from \"1m\" to \"1h\"";
     if body.trim_ascii().is_empty() {
         return Ok(LINK_TTL_MAX);

@@ -5,14 +5,14 @@ use utoipa::ToSchema;
 
 use super::views::{TaskListView, TaskStateView, TaskView};
 use crate::{
+    api::{ApiBody, Problem, ProblemCode, json::json_response},
     late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState, UserTasks},
     ledger_api::{
-        LedgerApi, LedgerBody,
+        LedgerApi,
         answers::AckedView,
         delivery_id::parse_delivery_id,
         refusals::{TaskRefusals, TaskResolveRefusals},
         request_body::read_object,
-        response::{ApiErrorCode, ApiRefusal, json_response},
         task_cursor::write_cursor,
     },
 };
@@ -29,7 +29,7 @@ pub(in crate::ledger_api) async fn list_tasks(
     api: &LedgerApi,
     link: &TaskLink,
     after: TaskCursor,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     let page = UserTasks::of_store(&api.late).list(link.owner, after).await?;
     let views = page
         .tasks
@@ -54,13 +54,13 @@ pub(in crate::ledger_api) async fn ack_task(
     api: &LedgerApi,
     link: &TaskLink,
     task: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     let name = task.strip_prefix(b"call_").and_then(parse_delivery_id);
-    let name = name.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    let name = name.ok_or(ProblemCode::NotFound)?;
     if api.late.ack_result(link.owner, name).await? {
         Ok(json_response(StatusCode::OK, &AckedView::ACKED))
     } else {
-        Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
+        Err(ProblemCode::NotFound.into())
     }
 }
 
@@ -95,12 +95,12 @@ pub(in crate::ledger_api) async fn resolve_task(
     link: &TaskLink,
     task: &[u8],
     body: &[u8],
-) -> Result<Response<LedgerBody>, ApiRefusal> {
+) -> Result<Response<ApiBody>, Problem> {
     let resolution = read_outcome(body)?;
     if !link.may_resolve {
-        return Err(ApiRefusal::from_code(ApiErrorCode::ReadOnlyLink));
+        return Err(ProblemCode::ReadOnlyLink.into());
     }
-    let unknown = ApiRefusal::from_code(ApiErrorCode::NotFound);
+    let unknown = Problem::from_code(ProblemCode::NotFound);
     let id = std::str::from_utf8(task).ok().and_then(|task| task.parse().ok());
     let Some(id) = id else {
         return Err(unknown);
@@ -115,17 +115,17 @@ pub(in crate::ledger_api) async fn resolve_task(
             let state = TaskState::of_intent(state).label();
             Ok(json_response(StatusCode::OK, &TaskStateView { state }))
         }
-        ResolveOutcome::NotUnknown(_) => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
+        ResolveOutcome::NotUnknown(_) => Err(ProblemCode::Conflict.into()),
         ResolveOutcome::NotFound => Err(unknown),
     }
 }
 
-fn read_outcome(body: &[u8]) -> Result<Resolution, ApiRefusal> {
+fn read_outcome(body: &[u8]) -> Result<Resolution, Problem> {
     let json = read_object(body)?;
     let outcome = json.root_span().ok().and_then(|root| json.member(root, "outcome"));
     match outcome.map(|outcome| json.bytes(outcome)) {
         Some(b"\"done\"") => Ok(Resolution::Done),
         Some(b"\"not_run\"") => Ok(Resolution::NotRun),
-        _ => Err(ApiRefusal::malformed("outcome must be \"done\" or \"not_run\"")),
+        _ => Err(Problem::malformed("outcome must be \"done\" or \"not_run\"")),
     }
 }

@@ -11,12 +11,12 @@ mod views;
 
 use http::{Response, request::Parts};
 
-use super::{
-    LedgerApi, LedgerBody, LedgerReader, collect_body,
-    response::{ApiErrorCode, ApiRefusal},
-    routes::LedgerOperation,
+use super::{LedgerApi, LedgerReader, collect_body, routes::LedgerOperation};
+use crate::{
+    api::{ApiBody, Problem, ProblemCode},
+    late::UserTasks,
+    upstream::BoxedBody,
 };
-use crate::{late::UserTasks, upstream::BoxedBody};
 use links::{make_task_link, revoke_task_link};
 use list::{ack_task, list_tasks, resolve_task};
 
@@ -35,8 +35,8 @@ pub(super) async fn answer_request(
     head: &Parts,
     body: BoxedBody,
     reader: LedgerReader,
-) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let not_found = || ApiRefusal::from_code(ApiErrorCode::NotFound);
+) -> Result<Response<ApiBody>, Problem> {
+    let not_found = || Problem::from_code(ProblemCode::NotFound);
     if !UserTasks::of_store(&api.late).has_page() {
         return Err(not_found());
     }

@@ -4,8 +4,9 @@ use serde::Serialize;
 use utoipa::{ToSchema, openapi::schema::Object};
 
 use crate::{
+    api::json::name_schema,
     late::{ListedTask, TaskId, TaskState},
-    ledger_api::{answers::name_schema, delivery_id::format_delivery_id},
+    ledger_api::delivery_id::format_delivery_id,
     repair::readable_text,
 };
 

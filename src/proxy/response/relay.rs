@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::{body_evidence::BodyEvidence, coalesce::CoalescedBody, held_end::HeldEnd, relay_error::RelayError};
 use crate::{
+    api::ApiBody,
     clock::{self, DeadlineTimer},
-    ledger_api::LedgerBody,
     policy::{
         Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify,
         stream_timeouts::{RunningTool, StreamTimeouts},
@@ -45,7 +45,7 @@ enum AnswerBodyKind {
     /// The provider's body.
     Relay(Box<Relay>),
     /// An answer of the ledger API.
-    Ledger(LedgerBody),
+    Ledger(ApiBody),
 }
 
 impl AnswerBody {
@@ -53,7 +53,7 @@ impl AnswerBody {
         Self(AnswerBodyKind::Full(Some(body).filter(|body| !body.is_empty())))
     }
 
-    pub(in crate::proxy) const fn from_ledger(body: LedgerBody) -> Self {
+    pub(in crate::proxy) const fn from_ledger(body: ApiBody) -> Self {
         Self(AnswerBodyKind::Ledger(body))
     }
 

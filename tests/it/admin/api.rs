@@ -110,9 +110,9 @@ async fn every_documented_path_exists_and_returns_a_documented_status() {
         let known = &document["paths"][template][method.as_str().to_lowercase()]["responses"];
         assert!(known.get(status.as_str()).is_some(), "{method} {path}: {status} {text}");
         if status.is_client_error() {
-            assert_eq!(head["content-type"], "application/json", "{path}");
+            assert_eq!(head["content-type"], "application/problem+json", "{path}");
             let problem: Value = serde_json::from_str(&text).unwrap();
-            assert!(problem["error"]["code"].is_string() && problem["error"]["message"].is_string());
+            assert!(problem["code"].is_string() && problem["detail"].is_string());
         }
     }
 }

@@ -70,7 +70,7 @@ fn told(answer: &Message) -> String {
     let text = answer.text();
     let value: Value = serde_json::from_str(text).unwrap();
     let mut told = text.to_owned();
-    if let Some(message) = value.pointer("/error/message") {
+    if let Some(message) = value.get("detail") {
         told = told.replace(&message.to_string(), "\"*\"");
     }
     for time in ["posted_at", "deadline", "expires_at"] {

@@ -334,7 +334,7 @@ async fn refusal_codes_of_the_admin_listener_are_pinned() {
         };
         let (status, _, text) = api::answer(router, ask).await;
         let mut told: Value = serde_json::from_str(&text).unwrap();
-        without_messages(&mut told);
+        told["detail"] = json!("*");
         facts.push(format!("{name}: {} {told}", status.as_u16()));
     }
     same_lines("admin-codes.txt", facts);

@@ -118,7 +118,7 @@ impl Stage {
         let request = post_with(&format!("/ledger/v1/{path}"), fields, body.as_bytes());
         let answer = found(process, &request).await;
         let mut said = answer.text().to_owned();
-        if let Some(message) = answer.json().pointer("/error/message") {
+        if let Some(message) = answer.json().get("detail") {
             said = said.replace(&message.to_string(), "\"*\"");
         }
         if let Some(time) = answer.json().get("expires_at") {

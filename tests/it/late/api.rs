@@ -128,7 +128,7 @@ fn is(answer: &Message, status: u16, code: &str) {
     assert_eq!(answer.status(), status, "{} {}", answer.head, answer.text());
     let body = answer.json();
     let said = body
-        .pointer("/error/code")
+        .pointer("/code")
         .or_else(|| body.get("state"))
         .and_then(Value::as_str);
     assert_eq!(said, Some(code), "{}", answer.text());
@@ -435,7 +435,7 @@ async fn too_deep_content_is_refused_with_the_limit_and_the_offset() {
         let answer = ask(&app, &path, TOOLS, &posted(&content)).await;
         is(&answer, 422, "malformed");
         let message = format!("content is nested more than 64 levels deep, from its byte {at} on");
-        assert_eq!(answer.json()["error"]["message"], message.as_str());
+        assert_eq!(answer.json()["detail"], message.as_str());
     }
     // Parked content has the same limit. Brackets inside a string do not count.
     let parked = ask(&app, &format!("calls/{OTHER}/result"), TOOLS, &posted(&deep(65))).await;

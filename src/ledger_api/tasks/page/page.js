@@ -59,7 +59,7 @@ async function ask(path, body) {
   if (answer.ok) {
     return read;
   }
-  throw Object.assign(new Error(read.error?.message ?? "the request was refused"), { status: answer.status });
+  throw Object.assign(new Error(read.detail ?? "the request was refused"), { status: answer.status });
 }
 
 async function readTasks() {
