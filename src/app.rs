@@ -56,7 +56,7 @@ pub struct AppParts {
     /// Listeners that the service manager has opened already.
     pub inherited: InheritedListeners,
     /// Service of the admin listener.
-    pub admin: axum::Router,
+    pub admin: admin::AdminService,
     /// Settings of the data path.
     pub proxy: ProxySettings,
     /// Settings of the HTTP client towards providers.
@@ -349,7 +349,7 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
     // Tasks of their own: operators watch the drain, which must not wait for their connections, and must not end them.
     let served = (parts.admin, Tasks::on_current_runtime());
-    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, timeouts, served);
+    let operators = admin::serve_listener(admin_listener, reserve, parts.admin_tls, timeouts, served);
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
     tasks.spawn_background_on(&admin_runtime, operators);

@@ -26,7 +26,7 @@
 //! | `budget` | limits of processor time and memory that request bodies may use, shared fairly by clients |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
-//! | `api` | the frame of the proxy's own APIs: their problem documents |
+//! | `api` | the frame of the proxy's own APIs: table of operations, queries, events, problem documents |
 //! | `ledger_api` | `/ledger/v1`: tool services post results and claim intents, their owners read them |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `webhooks` | the sender of signed messages to tool services and webhooks |

@@ -1,29 +1,27 @@
-//! `/admin/v1`: the handlers that report state to operators and take their commands, and the routes of all documented
-//! paths.
+//! `/admin/v1`: the handlers that report state to operators and take their commands, and the table of all operations.
 //!
 //! The `OpenAPI` document is generated from these handlers, so their doc comments are part of it.
 
 #![expect(unused_qualifications, reason = "the macros expand to full paths")]
 
-use axum::{
-    Json,
-    extract::{Path, State, rejection::JsonRejection},
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
-    response::{IntoResponse, Response},
-};
+use std::sync::LazyLock;
+
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
 use serde::{Deserialize, Serialize};
 use utoipa::{
     IntoParams, OpenApi, ToSchema,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    AdminState,
     control::ReloadOutcome,
-    events, health, intents, metrics_page,
-    pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
-    problem::{QueryParams, read_body},
+    events, health, intents, metrics_page, page,
+    request::{
+        AdminAnswer, AdminHandler,
+        AdminHandler::{Later, Now},
+        AdminRequest, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit,
+    },
     task_links,
     views::{
         DateConverter,
@@ -41,7 +39,12 @@ use super::{
     webhooks,
 };
 use crate::{
-    api::{Problem, ProblemCode, problem::ProblemView},
+    api::{
+        Problem, ProblemCode, private_response,
+        problem::{ProblemView, codes},
+        query::{read_flag, read_name, read_number},
+        routes::{FrameRefusal, RouteTable},
+    },
     late::list_for_operator,
     session_table::LaneFilter,
 };
@@ -50,12 +53,15 @@ use crate::{
 const FILTER_CHARS_MAX: usize = 200;
 /// Default number of lanes on a page.
 const LANES_DEFAULT: usize = 200;
+/// Limit of the digits of a cursor of lanes.
+const CURSOR_DIGITS_MAX: usize = 9;
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Antiphon", description = "Reports the state of a running Antiphon to its operators and takes their \
         commands. A token is needed only if `server.admin_token` is set."),
     modifiers(&BearerScheme),
+    components(schemas(ProblemView<'_>)),
     security((), ("token" = [])),
     tags(
         (name = "watch", description = "Read the state of the proxy"),
@@ -78,60 +84,97 @@ impl utoipa::Modify for BearerScheme {
     }
 }
 
-/// Returns the routes of the API, and the `OpenAPI` document that describes them.
-pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(ApiDocument::openapi())
-        .routes(routes!(show_status))
-        .routes(routes!(show_series))
-        .routes(routes!(list_repairs))
-        .routes(routes!(show_repair))
-        .routes(routes!(list_failures))
-        .routes(routes!(list_stuck_sessions))
-        .routes(routes!(show_usage))
-        .routes(routes!(list_sessions))
-        .routes(routes!(list_profiles))
-        .routes(routes!(clear_profile))
-        .routes(routes!(show_late))
-        .routes(routes!(list_late_results))
-        .routes(routes!(intents::list_intents))
-        .routes(routes!(intents::resolve_intent))
-        .routes(routes!(webhooks::list_messages))
-        .routes(routes!(webhooks::resend_message))
-        .routes(routes!(task_links::make_task_link))
-        .routes(routes!(task_links::revoke_task_link))
-        .routes(routes!(events::stream_events))
-        .routes(routes!(show_config))
-        .routes(routes!(show_log_level, set_log_level))
-        .routes(routes!(reload_config))
-        .routes(routes!(health::check_liveness))
-        .routes(routes!(health::check_readiness))
-        .routes(routes!(metrics_page::show_metrics))
-        .split_for_parts()
+/// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.
+pub(super) fn needs_token(path: &str) -> bool {
+    path.starts_with("/admin/") || path == "/metrics"
 }
+
+/// Returns the refusals that every operation at a path has.
+fn guard_refusals(path: &str) -> Vec<FrameRefusal> {
+    let codes = if needs_token(path) {
+        codes![Forbidden, Unauthorized, TooManyAttempts]
+    } else {
+        codes![Forbidden]
+    };
+    codes.iter().map(|code| code.described()).collect()
+}
+
+/// Every operation and page of the listener.
+#[rustfmt::skip]
+pub(super) static TABLE: LazyLock<RouteTable<AdminHandler>> = LazyLock::new(|| {
+    const ROWS: &[ProblemCode] = codes![BadQuery];
+    const LEDGER_ROWS: &[ProblemCode] = codes![BadQuery, LedgerUnavailable];
+    const LEDGER_RECORD: &[ProblemCode] = codes![NotFound, LedgerUnavailable];
+    RouteTable::<AdminHandler>::new(ApiDocument::openapi(), guard_refusals)
+        .with::<__path_show_status>(&[], Now(show_status))
+        .with::<__path_show_series>(&[], Now(show_series))
+        .with::<__path_list_repairs>(ROWS, Now(list_repairs))
+        .with::<__path_show_repair>(codes![NotFound], Now(show_repair))
+        .with::<__path_list_failures>(ROWS, Now(list_failures))
+        .with::<__path_list_stuck_sessions>(ROWS, Now(list_stuck_sessions))
+        .with::<__path_show_usage>(&[], Now(show_usage))
+        .with::<__path_list_sessions>(ROWS, Now(list_sessions))
+        .with::<__path_list_profiles>(&[], Now(list_profiles))
+        .with::<__path_clear_profile>(codes![NotFound], Now(clear_profile))
+        .with::<__path_show_late>(&[], Now(show_late))
+        .with::<__path_list_late_results>(LEDGER_ROWS, Later(|it| Box::pin(list_late_results(it))))
+        .with::<intents::__path_list_intents>(LEDGER_ROWS, Later(|it| Box::pin(intents::list_intents(it))))
+        .with::<intents::__path_resolve_intent>(
+            codes![BadBody, BodyLength, BodyType, NotFound, NotUnknown, LedgerUnavailable],
+            Later(|it| Box::pin(intents::resolve_intent(it))),
+        )
+        .with::<webhooks::__path_list_messages>(LEDGER_ROWS, Later(|it| Box::pin(webhooks::list_messages(it))))
+        .with::<webhooks::__path_resend_message>(LEDGER_RECORD, Later(|it| Box::pin(webhooks::resend_message(it))))
+        .with::<task_links::__path_make_task_link>(
+            codes![BadBody, BodyLength, BodyType, NotFound, SharedClient, TooManyLinks, LedgerUnavailable],
+            Later(|it| Box::pin(task_links::make_task_link(it))),
+        )
+        .with::<task_links::__path_revoke_task_link>(
+            LEDGER_RECORD,
+            Later(|it| Box::pin(task_links::revoke_task_link(it))),
+        )
+        .with::<events::__path_stream_events>(codes![TooManyListeners], Now(events::stream_events))
+        .with::<__path_show_config>(&[], Now(show_config))
+        .with::<__path_show_log_level>(&[], Now(show_log_level))
+        .with::<__path_set_log_level>(
+            codes![BadBody, BodyLength, BodyType, BadLevel],
+            Later(|it| Box::pin(set_log_level(it))),
+        )
+        .with::<__path_reload_config>(codes![NotReloaded], Later(|it| Box::pin(reload_config(it))))
+        .with::<health::__path_check_liveness>(&[], Now(health::check_liveness))
+        .with::<health::__path_check_readiness>(&[], Later(|it| Box::pin(health::check_readiness(it))))
+        .with::<metrics_page::__path_show_metrics>(codes![MetricsFailed], Now(metrics_page::show_metrics))
+        .with_hidden(Method::GET, "/admin/v1/openapi.json", Now(|_| shown(TABLE.document())))
+        .with_hidden(Method::GET, "/", Now(page::serve_index))
+        .with_hidden(Method::GET, "/assets/{name}", Now(page::serve_asset))
+        .with_hidden(Method::GET, "/assets/{version}/{name}", Now(page::serve_versioned_asset))
+        .with_hidden(Method::GET, "/healthz", Now(health::check_liveness))
+        // The paths of LiteLLM, so that its health checks work without a change.
+        .with_hidden(Method::GET, "/health/liveliness", Now(health::check_liveness))
+        .with_hidden(Method::GET, "/health/liveness", Now(health::check_liveness))
+        .with_hidden(Method::GET, "/health/readiness", Later(|it| Box::pin(health::check_readiness(it))))
+});
 
 /// Returns the status of the process
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
     (status = 200, description = "version, addresses, upstreams and configuration", body = StatusView),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
-    Json(status::status_view(&parts))
+fn show_status(request: &AdminRequest) -> AdminAnswer {
+    shown(&status::status_view(&request.parts))
 }
 
 /// Returns the counts of the last hour, in steps of five seconds
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
     (status = 200, description = "one value per step in each series", body = SeriesPage),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
-    Json(series::series_page(&parts.telemetry))
+fn show_series(request: &AdminRequest) -> AdminAnswer {
+    shown(&series::series_page(&request.parts.telemetry))
 }
 
 /// The query of a list that is kept in memory.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "the handler takes each parameter; this is their schema")]
 struct RowsQuery {
     /// Limit of rows
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -141,46 +184,32 @@ struct RowsQuery {
 /// Lists the last requests with findings in their bodies, the newest first
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_repairs(
-    State(parts): State<AdminState>,
-    QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<RepairsPage>, Problem> {
-    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
-    Ok(Json(repairs::repairs_page(&parts.telemetry, limit)))
+fn list_repairs(request: &AdminRequest) -> AdminAnswer {
+    let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
+    shown(&repairs::repairs_page(&request.parts.telemetry, limit))
 }
 
 /// Returns one request with findings in its body
 #[utoipa::path(get, path = "/admin/v1/repairs/{id}", tag = "watch",
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairView),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 404, description = "not among the last 500 requests with findings", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_repair(State(parts): State<AdminState>, Path(id): Path<String>) -> Result<Json<RepairView>, Problem> {
+fn show_repair(request: &AdminRequest) -> AdminAnswer {
     // The id is not validated: any text that is no known id is a 404.
     let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
-    let entry = parts.telemetry.dashboard_feed().find_repair(&id).ok_or_else(unknown)?;
-    Ok(Json(repairs::repair_view(&entry, true)))
+    let feed = request.parts.telemetry.dashboard_feed();
+    let entry = feed.find_repair(request.id(0)).ok_or_else(unknown)?;
+    shown(&repairs::repair_view(&entry, true))
 }
 
 /// Lists the last requests that failed, the newest first
 #[utoipa::path(get, path = "/admin/v1/failures", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "status, side, code, names and request id; never content", body = FailuresPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_failures(
-    State(parts): State<AdminState>,
-    QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<FailuresPage>, Problem> {
-    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
-    Ok(Json(failures::failures_page(&parts.telemetry, limit)))
+fn list_failures(request: &AdminRequest) -> AdminAnswer {
+    let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
+    shown(&failures::failures_page(&request.parts.telemetry, limit))
 }
 
 /// Lists sessions that a provider refuses again and again, the last refusal first
@@ -189,36 +218,29 @@ async fn list_failures(
 /// its requests succeeds, or a day after the last refusal.
 #[utoipa::path(get, path = "/admin/v1/stuck-sessions", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "masked error, status, names and request id; never content", body = StuckSessionsPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_stuck_sessions(
-    State(parts): State<AdminState>,
-    QueryParams(rows): QueryParams<RowsQuery>,
-) -> Result<Json<StuckSessionsPage>, Problem> {
-    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
+fn list_stuck_sessions(request: &AdminRequest) -> AdminAnswer {
+    let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
     let dates = DateConverter::at_present();
-    Ok(Json(stuck_sessions::stuck_sessions_page(
-        &parts.telemetry,
+    shown(&stuck_sessions::stuck_sessions_page(
+        &request.parts.telemetry,
         limit,
         dates,
-    )))
+    ))
 }
 
 /// Returns the traffic of the last 15 minutes by model, client, client token and upstream
 #[utoipa::path(get, path = "/admin/v1/usage", tag = "watch", responses(
     (status = 200, description = "requests, failures, repairs and tokens by name", body = UsagePage),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_usage(State(parts): State<AdminState>) -> Json<UsagePage> {
-    Json(usage::usage_page(&parts.telemetry))
+fn show_usage(request: &AdminRequest) -> AdminAnswer {
+    shown(&usage::usage_page(&request.parts.telemetry))
 }
 
 /// The query of `/admin/v1/sessions`.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "the handler takes each parameter; this is their schema")]
 struct LanesQuery {
     /// Limit of lanes
     #[param(minimum = 1, maximum = 500, default = 200)]
@@ -238,45 +260,31 @@ struct LanesQuery {
 #[utoipa::path(get, path = "/admin/v1/sessions", tag = "watch", params(LanesQuery), responses(
     (status = 200, description = "lanes with overdue calls first, then those with other open calls, then the most \
         recently used", body = SessionsPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_sessions(
-    State(parts): State<AdminState>,
-    QueryParams(lanes): QueryParams<LanesQuery>,
-) -> Result<Json<SessionsPage>, Problem> {
+fn list_sessions(request: &AdminRequest) -> AdminAnswer {
+    let mut query = request.query();
     // More lanes than repairs by default: a lane is one short row.
-    let limit = check_limit(lanes.limit, LANES_DEFAULT)?;
-    // `parse` alone would also accept a sign, which the document does not allow.
-    let is_cursor = |text: &String| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let skip = match &lanes.after {
-        None => 0,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|_| is_cursor(text))
-            .ok_or_else(|| bad_query(BAD_CURSOR))?,
-    };
-    let text = lanes.text.unwrap_or_default();
-    if text.chars().count() > FILTER_CHARS_MAX {
-        return Err(bad_query("`text` must have at most 200 characters"));
-    }
-    let filter = LaneFilter::new(&text, lanes.busy);
-    Ok(Json(sessions::sessions_page(&parts.sessions, &filter, skip, limit)))
+    let limit = take_limit(&mut query, LANES_DEFAULT)?;
+    let skip = query.take("after", BAD_CURSOR, |text| {
+        read_number(text).filter(|_| text.len() <= CURSOR_DIGITS_MAX)
+    })?;
+    let text = query.take("text", "`text` must have at most 200 characters", |text| {
+        let text = std::str::from_utf8(text).ok()?;
+        (text.chars().count() <= FILTER_CHARS_MAX).then(|| text.to_owned())
+    })?;
+    let busy = query.take("busy", "`busy` must be true or false", read_flag)?;
+    let filter = LaneFilter::new(&text.unwrap_or_default(), busy);
+    let page = sessions::sessions_page(&request.parts.sessions, &filter, skip.unwrap_or_default(), limit);
+    shown(&page)
 }
 
 /// Lists profiles with their cooldowns, and breakers
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
     (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
-    Json(profiles::profiles_page(
-        &parts.control.active_config().profiles,
-        DateConverter::at_present(),
-    ))
+fn list_profiles(request: &AdminRequest) -> AdminAnswer {
+    let config = request.parts.control.active_config();
+    shown(&profiles::profiles_page(&config.profiles, DateConverter::at_present()))
 }
 
 /// Ends every cooldown of a profile, so that it serves requests again
@@ -287,41 +295,37 @@ async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
     ),
     responses(
     (status = 204, description = "the profile serves requests again"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 404, description = "no such profile", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn clear_profile(
-    State(parts): State<AdminState>,
-    Path((upstream, profile)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
+fn clear_profile(request: &AdminRequest) -> AdminAnswer {
+    let (upstream, profile, parts) = (request.id(0), request.id(1), &request.parts);
     if !parts
         .control
         .active_config()
         .profiles
-        .clear_cooldowns(&upstream, &profile)
+        .clear_cooldowns(upstream, profile)
     {
         return Err(not_found("no such profile; GET /admin/v1/profiles lists all profiles"));
     }
     tracing::info!(upstream, profile, "an operator cleared the cooldowns of a profile");
     // Open dashboards would show the old cooldown until their next poll.
     parts.telemetry.announce_profiles();
-    Ok(StatusCode::NO_CONTENT)
+    let mut answer = Response::new(Empty::new().boxed_unsync());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    Ok(answer)
 }
 
 /// Returns counts of detached calls and late results
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
     (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_late(State(parts): State<AdminState>) -> Json<LatePage> {
-    Json(late::late_page(&parts.telemetry, &parts.late))
+fn show_late(request: &AdminRequest) -> AdminAnswer {
+    shown(&late::late_page(&request.parts.telemetry, &request.parts.late))
 }
 
 /// The query of `/admin/v1/late/results`.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "the handler takes each parameter; this is their schema")]
 struct LateResultsQuery {
     /// The list; `waiting` without this parameter
     #[param(inline)]
@@ -337,35 +341,32 @@ struct LateResultsQuery {
 /// Lists calls and posted results: what waits, for whom and why
 #[utoipa::path(get, path = "/admin/v1/late/results", tag = "watch", params(LateResultsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = LateResultsPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn list_late_results(
-    State(parts): State<AdminState>,
-    QueryParams(query): QueryParams<LateResultsQuery>,
-) -> Result<Json<LateResultsPage>, Problem> {
-    let limit = check_limit(query.limit, ROWS_DEFAULT)?;
-    let cursor = |text: &str| late_results::parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
-    let after = query.after.as_deref().map(cursor).transpose()?;
-    let state = query.state.unwrap_or_default();
+async fn list_late_results(request: AdminRequest) -> AdminAnswer {
+    let (mut query, parts) = (request.query(), &request.parts);
+    let limit = take_limit(&mut query, ROWS_DEFAULT)?;
+    let after = query.take("after", BAD_CURSOR, late_results::parse_cursor)?;
+    let state = query.take(
+        "state",
+        "`state` must be waiting, running, parked, withheld or evidence",
+        read_name::<LateStateView>,
+    )?;
+    let state = state.unwrap_or_default();
     let list = list_for_operator(&parts.late, state.to_list(), after, limit);
     let page = read_ledger("list late results", list).await?;
     let clients = &parts.control.active_config().clients;
-    Ok(Json(late_results::late_results_page(&parts.late, state, page, clients)))
+    shown(&late_results::late_results_page(&parts.late, state, page, clients))
 }
 
 /// Returns the configuration in force, without secrets
 #[utoipa::path(get, path = "/admin/v1/config", tag = "watch", responses(
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_config(State(parts): State<AdminState>) -> Response {
+#[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
+fn show_config(request: &AdminRequest) -> AdminAnswer {
     // The text was rendered without secrets when the configuration was loaded.
-    let toml = (CONTENT_TYPE, HeaderValue::from_static("application/toml"));
-    ([toml], parts.control.active_config().effective_toml.clone()).into_response()
+    let toml = request.parts.control.active_config().effective_toml.clone();
+    Ok(private_response(StatusCode::OK, "application/toml", toml))
 }
 
 /// The log level.
@@ -383,34 +384,28 @@ struct LogLevel {
 /// Returns the log level
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
     (status = 200, description = "the level or the directives in force", body = LogLevel),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
-    let level = parts.control.log_control().current_level();
-    Json(LogLevel { level })
+fn show_log_level(request: &AdminRequest) -> AdminAnswer {
+    let level = request.parts.control.log_control().current_level();
+    shown(&LogLevel { level })
 }
 
 /// Sets the log level until the next start, or until a reload that changes `log.level`
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
     (status = 200, description = "the new level is in force", body = LogLevel),
-    (status = 400, description = "the body is not a log level object", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 422, description = "the level is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn set_log_level(
-    State(parts): State<AdminState>,
-    level: Result<Json<LogLevel>, JsonRejection>,
-) -> Result<Json<LogLevel>, Problem> {
-    let level = read_body(level)?;
+async fn set_log_level(mut request: AdminRequest) -> AdminAnswer {
+    let level: LogLevel = request.read_json().await?;
     let refused = |why| Problem::new(ProblemCode::BadLevel, why);
-    parts.control.log_control().set_level(&level.level).map_err(refused)?;
+    request
+        .parts
+        .control
+        .log_control()
+        .set_level(&level.level)
+        .map_err(refused)?;
     // A warning, so that the change itself is logged at most levels.
     tracing::warn!(log_level = level.level, "log level changed by an operator");
-    Ok(Json(level))
+    shown(&level)
 }
 
 /// The outcome of a reload.
@@ -426,16 +421,14 @@ struct ReloadPage {
 /// Reloads the configuration; an invalid file never replaces the one in force
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 422, description = "reload failed; the old configuration stays in force", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPage>, Problem> {
+async fn reload_config(request: AdminRequest) -> AdminAnswer {
     let refused = |why| Problem::new(ProblemCode::NotReloaded, why);
-    let ReloadOutcome { changed, needs_restart } = parts.control.request_reload().await.map_err(refused)?;
-    Ok(Json(ReloadPage {
+    let reloading = request.parts.control.request_reload();
+    let ReloadOutcome { changed, needs_restart } = reloading.await.map_err(refused)?;
+    shown(&ReloadPage {
         reloaded: true,
         changed,
         needs_restart,
-    }))
+    })
 }

@@ -1,16 +1,9 @@
 //! The event stream of the dashboard, as server-sent events: a tick every second, parts that changed, and news.
 
-use std::{collections::VecDeque, convert::Infallible, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use axum::{
-    Extension,
-    extract::State,
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
-};
-use futures_util::stream::{self, Stream};
+use bytes::Bytes;
+use futures_util::stream;
 use serde::Serialize;
 use tokio::{
     sync::broadcast,
@@ -19,42 +12,27 @@ use tokio::{
 
 use super::{
     AdminState,
-    live_parts::{LiveParts, SentParts},
+    live_parts::{AdminSubscribers, SentParts},
+    request::{AdminAnswer, AdminRequest},
     views::{failures, repairs, series},
 };
 use crate::{
-    api::{Problem, ProblemCode, problem::ProblemView},
+    api::{
+        ProblemCode,
+        json::write_json,
+        stream::{event_stream, write_event},
+    },
     clock,
-    server::{OwnerLimit, OwnerSlot},
+    server::OwnerSlot,
     telemetry::dashboard::DashboardUpdate,
 };
 
-/// Limit of concurrent event streams.
-const EVENT_STREAMS_MAX: usize = 32;
 /// Time between two ticks.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after which a stream sends changed profiles. Many may change at once, and are sent together.
 const PROFILES_DELAY: Duration = Duration::from_millis(50);
-/// Time between two keep-alive comments, which stop proxies from closing an idle stream.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay after which a page reconnects to a stream that ended.
-const RECONNECT_DELAY: Duration = Duration::from_secs(2);
-
-/// The limit of event streams, and the parts that all streams share.
-#[derive(Clone, Debug)]
-pub(super) struct AdminSubscribers {
-    limit: OwnerLimit<()>,
-    parts: LiveParts,
-}
-
-impl Default for AdminSubscribers {
-    fn default() -> Self {
-        Self {
-            limit: OwnerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
-            parts: LiveParts::default(),
-        }
-    }
-}
+/// The first lines of a stream: the delay in milliseconds after which a page reconnects to a stream that ended.
+const RECONNECT: &[u8] = b"retry: 2000\n\n";
 
 /// The data of a `tick` event.
 #[derive(Debug, Serialize)]
@@ -84,7 +62,7 @@ struct AdminEventStream {
     /// The time at which changed profiles are sent; `None` if they have not changed.
     profiles_due: Option<Instant>,
     /// Events to send before the next wait.
-    queued: VecDeque<Event>,
+    queued: VecDeque<Bytes>,
     /// The slot, freed when the client disconnects.
     _slot: OwnerSlot<()>,
 }
@@ -96,18 +74,11 @@ struct AdminEventStream {
             `usage` and `stuck-sessions` at the start and when they change, each as its path returns it; `sessions` with the lanes that \
             changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "all 32 event streams are in use", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn stream_events(
-    State(parts): State<AdminState>,
-    Extension(listeners): Extension<AdminSubscribers>,
-) -> Response {
+pub(super) fn stream_events(request: &AdminRequest) -> AdminAnswer {
+    let (parts, subscribers) = (request.parts.clone(), request.subscribers.clone());
     // Each stream holds a task, a buffer and a connection, so their number must be bounded.
-    let Some(slot) = listeners.limit.take_slot(()) else {
-        return IntoResponse::into_response(Problem::from_code(ProblemCode::TooManyListeners));
-    };
+    let slot = subscribers.limit.take_slot(()).ok_or(ProblemCode::TooManyListeners)?;
     let mut ticks = interval(TICK_INTERVAL);
     // A slow client gets fewer ticks, not a burst of old ones.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -116,25 +87,20 @@ pub(super) async fn stream_events(
         ticks,
         sent: SentParts::default(),
         profiles_due: None,
-        queued: VecDeque::from([Event::default().retry(RECONNECT_DELAY)]),
+        queued: VecDeque::from([Bytes::from_static(RECONNECT)]),
         parts,
-        subscribers: listeners,
+        subscribers,
         _slot: slot,
     };
-    Sse::new(listener.into_stream())
-        .keep_alive(KeepAlive::new().interval(PING_INTERVAL).text("ping"))
-        .into_response()
+    // A tick comes every second, so that no proxy closes the stream as idle.
+    Ok(event_stream(stream::unfold(listener, |mut this| async {
+        let event = this.next_event().await;
+        Some((event, this))
+    })))
 }
 
 impl AdminEventStream {
-    fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        stream::unfold(self, |mut this| async {
-            let event = this.next_event().await;
-            Some((Ok(event), this))
-        })
-    }
-
-    async fn next_event(&mut self) -> Event {
+    async fn next_event(&mut self) -> Bytes {
         loop {
             if let Some(event) = self.queued.pop_front() {
                 return event;
@@ -179,7 +145,7 @@ impl AdminEventStream {
         self.queued.extend(events);
     }
 
-    fn tick_event(&self) -> Event {
+    fn tick_event(&self) -> Bytes {
         let (parts, current) = (&self.parts, self.parts.telemetry.dashboard_feed().current_step());
         // Counts may arrive after the last tick of their step: `last` reports them.
         let complete = parts.telemetry.dashboard_feed().previous_step();
@@ -200,7 +166,6 @@ impl AdminEventStream {
 }
 
 /// Creates an event with this name and JSON data.
-fn json_event(name: &'static str, data: &impl Serialize) -> Event {
-    // Cannot fail: all data types of this module serialize to JSON.
-    Event::default().event(name).json_data(data).unwrap_or_default()
+fn json_event(name: &'static str, data: &impl Serialize) -> Bytes {
+    write_event(name, None, &write_json(data))
 }

@@ -2,19 +2,15 @@
 
 use std::net::IpAddr;
 
-use axum::{
-    extract::{Request, State},
-    http::{
-        HeaderMap, HeaderName, HeaderValue,
-        header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
-        uri::Authority,
-    },
-    middleware::Next,
-    response::{IntoResponse, Response},
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
+    uri::Authority,
 };
 
 use super::{
     AdminState,
+    api::needs_token,
     token_attempts::{TokenAttempt, TokenAttempts},
 };
 use crate::{
@@ -41,43 +37,24 @@ const ANSWER_HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// The state of the access control. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct AccessGuard {
-    parts: AdminState,
-    attempts: TokenAttempts,
-}
-
-impl AccessGuard {
-    pub(super) fn new(parts: AdminState) -> Self {
-        Self {
-            parts,
-            attempts: TokenAttempts::default(),
-        }
+/// Adds the headers of every answer. On refusals too: a browser must not cache or frame them either.
+pub(super) fn complete_head<B>(answer: &mut Response<B>) {
+    for (name, value) in ANSWER_HEADERS {
+        let field = answer.headers_mut().entry(name);
+        // A handler's own value takes precedence.
+        field.or_insert(HeaderValue::from_static(value));
     }
 }
 
 /// Refuses web pages of other origins, foreign host names, and requests without the token.
 ///
 /// Host names are checked because a web page can point its own name at this machine (DNS rebinding).
-pub(super) async fn check_access(State(guard): State<AccessGuard>, request: Request, next: Next) -> Response {
-    let mut answer = match check_request(&guard, &request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => IntoResponse::into_response(refusal),
-    };
-    // On refusals too: a browser must not cache or frame them either.
-    for (name, value) in ANSWER_HEADERS {
-        answer
-            .headers_mut()
-            .entry(name)
-            // A handler's own value takes precedence.
-            .or_insert(HeaderValue::from_static(value));
-    }
-    answer
-}
-
-fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), Problem> {
-    let (headers, parts) = (request.headers(), &guard.parts);
+pub(super) fn check_access<B>(
+    parts: &AdminState,
+    attempts: &TokenAttempts,
+    request: &Request<B>,
+) -> Result<(), Problem> {
+    let headers = request.headers();
     let (hosts, has_token) = (&parts.control.active_config().hosts, parts.token.is_some());
     // Checked before the token, so that a foreign page cannot even test tokens.
     if !is_allowed_source(headers, request.uri().authority(), hosts, has_token) {
@@ -91,7 +68,7 @@ fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), Problem> 
     let Some(given) = sent_token(headers) else {
         return Err(ProblemCode::Unauthorized.into());
     };
-    match guard.attempts.judge_token(peer_address(request), given, &token) {
+    match attempts.judge_token(peer_address(request), given, &token) {
         TokenAttempt::Right => Ok(()),
         TokenAttempt::Wrong => Err(ProblemCode::Unauthorized.into()),
         TokenAttempt::TooMany(wait) => Err(Problem::from_code(ProblemCode::TooManyAttempts).with_retry_after(wait)),
@@ -99,14 +76,9 @@ fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), Problem> 
 }
 
 /// Returns the address of the client; `None` if the router is not behind a listener.
-fn peer_address(request: &Request) -> Option<IpAddr> {
+fn peer_address<B>(request: &Request<B>) -> Option<IpAddr> {
     let connection = request.extensions().get::<ClientConnection>()?;
     connection.address.map(|ClientAddress(address)| address)
-}
-
-/// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.
-fn needs_token(path: &str) -> bool {
-    path.starts_with("/admin/") || path == "/metrics"
 }
 
 /// Returns the hash of the token that a request sends; `None` if it sends none.

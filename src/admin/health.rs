@@ -2,14 +2,13 @@
 
 use std::{fmt::Write, time::Duration};
 
-use axum::{
-    extract::{RawQuery, State},
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use http::{Response, StatusCode};
 
-use super::AdminState;
-use crate::{api::problem::ProblemView, ledger::check_health};
+use super::request::{AdminAnswer, AdminRequest};
+use crate::{
+    api::{ApiBody, private_response},
+    ledger::check_health,
+};
 
 /// Timeout of the ledger's health check.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,11 +20,16 @@ const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
     params(("verbose" = Option<String>, Query, description = "lists every check; the value does not matter")),
     responses(
     (status = 200, description = "the process answers", body = String, content_type = "text/plain", example = "ok\n"),
-    (status = 403, description = "the host name is not allowed", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
+#[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
+pub(super) fn check_liveness(request: &AdminRequest) -> AdminAnswer {
+    Ok(show_liveness(request.head.uri.query()))
+}
+
+/// Returns the answer to a liveness check.
+pub(super) fn show_liveness(query: Option<&str>) -> Response<ApiBody> {
     // No check of dependencies: a failed liveness check makes orchestrators restart the process.
-    health_answer(&[("serving", true)], query.as_deref())
+    health_answer(&[("serving", true)], query)
 }
 
 /// Answers the readiness check: 503 during a drain
@@ -37,40 +41,43 @@ pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
     responses(
     (status = 200, description = "the proxy takes requests", body = String, content_type = "text/plain",
         example = "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n"),
-    (status = 403, description = "the host name is not allowed", body = ProblemView<'_>, content_type = "application/problem+json"),
     (status = 503, description = "the proxy drains and takes no new requests, or its ledger is required and does not work",
         body = String, content_type = "text/plain",
         example = "[+]serving ok\n[-]not-draining failed\nfailed\n"),
 ))]
-pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn check_readiness(request: AdminRequest) -> AdminAnswer {
+    let (parts, query) = (&request.parts, request.head.uri.query());
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
     let requires_ledger = parts.readiness.requires_ledger;
     // Without `verbose` the ledger is asked only if it matters: orchestrators poll often.
-    if !is_verbose(query.as_deref()) && !requires_ledger {
-        return health_answer(&checks, None);
+    if !is_verbose(query) && !requires_ledger {
+        return Ok(health_answer(&checks, None));
     }
     let Some(fault) = check_health(&*parts.ledger, LEDGER_TIMEOUT).await else {
         checks.push(("ledger", true));
-        return health_answer(&checks, query.as_deref());
+        return Ok(health_answer(&checks, query));
     };
     if requires_ledger {
         checks.push(("ledger", false));
         let line = format!("ledger: {fault}\n");
-        return (StatusCode::SERVICE_UNAVAILABLE, checks_text(&checks, &line)).into_response();
+        return Ok(text_response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            checks_text(&checks, &line),
+        ));
     }
     // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
     let status = health_answer(&checks, None).status();
     let line = format!("[-]ledger degraded: {fault}\n");
-    (status, checks_text(&checks, &line)).into_response()
+    Ok(text_response(status, checks_text(&checks, &line)))
 }
 
 /// Answers the readiness check of a proxy that waits for its ledger.
-pub(super) async fn refuse_readiness() -> Response {
+pub(super) fn refuse_readiness() -> Response<ApiBody> {
     health_answer(&[("serving", true), ("ledger", false)], None)
 }
 
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.
-fn health_answer(checks: &[(&str, bool)], query: Option<&str>) -> Response {
+fn health_answer(checks: &[(&str, bool)], query: Option<&str>) -> Response<ApiBody> {
     let good = checks.iter().all(|(_, holds)| *holds);
     let status = if good {
         StatusCode::OK
@@ -79,9 +86,13 @@ fn health_answer(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     };
     // A failure always lists its checks, so that an operator sees the reason.
     if good && !is_verbose(query) {
-        return (status, "ok\n").into_response();
+        return text_response(status, "ok\n".to_owned());
     }
-    (status, checks_text(checks, "")).into_response()
+    text_response(status, checks_text(checks, ""))
+}
+
+fn text_response(status: StatusCode, text: String) -> Response<ApiBody> {
+    private_response(status, "text/plain; charset=utf-8", text)
 }
 
 fn checks_text(checks: &[(&str, bool)], more: &str) -> String {

@@ -2,31 +2,26 @@
 
 #![expect(unused_qualifications, reason = "the macros expand to full paths")]
 
-use axum::{
-    Json,
-    extract::{Path, State, rejection::JsonRejection},
-};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    AdminState,
-    pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
-    problem::{QueryParams, read_body},
+    request::{AdminAnswer, AdminRequest, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit},
     views::{
         intents::{self, IntentStateView, IntentsPage, ResolutionView},
         late_results::parse_cursor,
     },
 };
 use crate::{
-    api::{Problem, ProblemCode, problem::ProblemView},
+    api::{Problem, ProblemCode, query::read_name},
     clock,
     late::{IntentState, ResolveOutcome},
 };
 
 /// The query of `/admin/v1/intents`.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "the handler takes each parameter; this is their schema")]
 pub(super) struct IntentsQuery {
     /// Only intents in this state
     #[param(inline)]
@@ -42,24 +37,22 @@ pub(super) struct IntentsQuery {
 /// Lists intents: which effects run, have happened, or may have happened
 #[utoipa::path(get, path = "/admin/v1/intents", tag = "watch", params(IntentsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = IntentsPage),
-    (status = 400, description = "a query parameter is invalid", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn list_intents(
-    State(parts): State<AdminState>,
-    QueryParams(query): QueryParams<IntentsQuery>,
-) -> Result<Json<IntentsPage>, Problem> {
-    let limit = check_limit(query.limit, ROWS_DEFAULT)?;
-    let cursor = |text: &str| parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
-    let after = query.after.as_deref().map(cursor).transpose()?;
-    let wanted = query.state.map(IntentStateView::to_state);
+pub(super) async fn list_intents(request: AdminRequest) -> AdminAnswer {
+    let (mut query, parts) = (request.query(), &request.parts);
+    let limit = take_limit(&mut query, ROWS_DEFAULT)?;
+    let after = query.take("after", BAD_CURSOR, parse_cursor)?;
+    let wanted = query.take(
+        "state",
+        "`state` must be the state of an intent, such as claimed, settled, failed, cancelled or unknown",
+        read_name::<IntentStateView>,
+    )?;
+    let wanted = wanted.map(IntentStateView::to_state);
     let states = wanted.as_ref().map_or(&IntentState::ALL[..], std::slice::from_ref);
     let list = parts.late.intents().list(states, after, limit, clock::unix_time());
     let page = read_ledger("list intents", list).await?;
     let clients = &parts.control.active_config().clients;
-    Ok(Json(intents::intents_page(&parts.late, page, clients)))
+    shown(&intents::intents_page(&parts.late, page, clients))
 }
 
 /// The body that resolves an unknown outcome.
@@ -87,24 +80,13 @@ pub(super) struct ResolvedView {
     params(("intent" = String, Path, description = "the id of the intent", pattern = "^int_[0-9a-f]{32}$")),
     request_body = ResolveBody, responses(
     (status = 200, description = "the new state", body = ResolvedView),
-    (status = 400, description = "the body names no outcome", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 404, description = "no such intent", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 409, description = "the outcome is not unknown", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn resolve_intent(
-    State(parts): State<AdminState>,
-    Path(intent): Path<String>,
-    body: Result<Json<ResolveBody>, JsonRejection>,
-) -> Result<Json<ResolvedView>, Problem> {
-    let ResolveBody { outcome } = read_body(body)?;
+pub(super) async fn resolve_intent(mut request: AdminRequest) -> AdminAnswer {
+    let ResolveBody { outcome } = request.read_json().await?;
     let unknown = || not_found("no such intent; GET /admin/v1/intents lists them");
-    let id = intent.parse().map_err(|_| unknown())?;
-    let resolving = parts
+    let id = request.id(0).parse().map_err(|_| unknown())?;
+    let resolving = request
+        .parts
         .late
         .intents()
         .resolve(id, outcome.to_resolution(), clock::unix_time());
@@ -112,10 +94,10 @@ pub(super) async fn resolve_intent(
         ResolveOutcome::Resolved(state) => {
             // A warning, so that the decision of a human is logged at most levels.
             tracing::warn!(intent = %id, state = state.label(), "an operator resolved the unknown outcome of an intent");
-            Ok(Json(ResolvedView {
+            shown(&ResolvedView {
                 intent: id.to_string(),
                 state: IntentStateView::of_state(state),
-            }))
+            })
         }
         ResolveOutcome::NotUnknown(state) => {
             let label = state.label();

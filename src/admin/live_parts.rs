@@ -17,9 +17,12 @@ use super::{
 };
 use crate::{
     clock,
+    server::OwnerLimit,
     session_table::{LaneFilter, LaneTotals},
 };
 
+/// Limit of concurrent event streams.
+const EVENT_STREAMS_MAX: usize = 32;
 /// Age of rendered parts after which they are rendered anew.
 const PARTS_AGE_MAX: Duration = Duration::from_millis(500);
 /// The same for lanes, of which there may be many.
@@ -38,6 +41,22 @@ const RUNNING: [&str; 5] = [
     "seconds",
     "seconds_left",
 ];
+
+/// The limit of event streams, and the parts that all streams share.
+#[derive(Clone, Debug)]
+pub(super) struct AdminSubscribers {
+    pub(super) limit: OwnerLimit<()>,
+    pub(super) parts: LiveParts,
+}
+
+impl Default for AdminSubscribers {
+    fn default() -> Self {
+        Self {
+            limit: OwnerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
+            parts: LiveParts::default(),
+        }
+    }
+}
 
 /// The parts, shared by all streams.
 #[derive(Clone, Debug, Default)]

@@ -1,17 +1,13 @@
 //! `/metrics`: the metrics page, in the format that the scraper prefers.
 
-use axum::{
-    extract::State,
-    http::{
-        HeaderMap, HeaderValue,
-        header::{ACCEPT, CONTENT_TYPE, VARY},
-    },
-    response::{IntoResponse, Response},
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT, VARY},
 };
 
-use super::AdminState;
+use super::request::{AdminAnswer, AdminRequest};
 use crate::{
-    api::{Problem, ProblemCode, problem::ProblemView},
+    api::{ProblemCode, private_response},
     clock,
     telemetry::MetricsFormat,
 };
@@ -24,26 +20,22 @@ use crate::{
         (String = "text/plain", example = "# HELP antiphon_lanes Conversations in the session table.\n# TYPE antiphon_lanes gauge\nantiphon_lanes 2\n"),
         (String = "application/openmetrics-text"),
     )),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 500, description = "the page could not be written", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn show_metrics(State(parts): State<AdminState>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(super) fn show_metrics(request: &AdminRequest) -> AdminAnswer {
+    let parts = &request.parts;
     // Cooldowns end without an event, so the gauges are refreshed on each scrape.
     parts.control.active_config().profiles.publish_gauges(clock::std_now());
     let totals = parts.sessions.lane_totals(clock::now());
     parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
-    let format = preferred_format(&headers);
+    let format = preferred_format(&request.head.headers);
     let page = parts.telemetry.encode_metrics_as(format);
     // An empty page would be a successful scrape, after which every series would end.
     if page.is_empty() {
         return Err(ProblemCode::MetricsFailed.into());
     }
-    let fields = [
-        (CONTENT_TYPE, HeaderValue::from_static(format.content_type())),
-        (VARY, HeaderValue::from_static("accept")),
-    ];
-    Ok((fields, page).into_response())
+    let mut answer = private_response(StatusCode::OK, format.content_type(), page);
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    Ok(answer)
 }
 
 /// Returns the format that a scraper prefers. Prometheus lists both formats with quality values.

@@ -12,35 +12,44 @@ mod listener;
 mod live_parts;
 mod metrics_page;
 mod page;
-mod pages;
-mod problem;
+mod request;
 mod task_links;
 mod token_attempts;
 mod views;
 mod webhooks;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use axum::{Extension, Json, Router, middleware, response::IntoResponse, routing::get};
-use hyper_util::service::TowerToHyperService;
+use bytes::Bytes;
+use http::{Method, Request, Response, header::CONTENT_LENGTH};
+use http_body::Body;
+use http_body_util::{BodyExt, Empty};
+use hyper::service::Service;
 use tokio::net::TcpListener;
 
 use crate::{
-    api::{Problem, ProblemCode},
+    api::{ApiBody, Problem, ProblemCode},
     auth::TokenHash,
     late::LateStore,
     ledger::Ledger,
     server::{ClientAddress, DescriptorReserve, ServerSettings, Tasks, serve_connection, tls::ListenerTls},
     session_table::SessionTable,
     telemetry::Telemetry,
+    upstream::BoxError,
 };
 use control::AdminControl;
-use events::AdminSubscribers;
-use guard::AccessGuard;
 use listener::AdminListener;
+use live_parts::AdminSubscribers;
+use request::{AdminHandler, AdminRequest};
+use token_attempts::TokenAttempts;
 
 /// The endpoints, for error messages.
 const ENDPOINTS_HINT: &str =
@@ -97,69 +106,126 @@ pub struct AdminState {
     pub token: Option<TokenHash>,
 }
 
-/// Creates the router of the admin listener.
-pub fn admin_router(parts: AdminState) -> Router {
-    let (api, document) = api::api_routes();
-    // The document never changes, so it is built once and shared.
-    let document = Arc::new(document);
-    api.route(
-        "/admin/v1/openapi.json",
-        get(async move || Json(&*document).into_response()),
-    )
-    .route("/", get(page::serve_index))
-    .route("/assets/{name}", get(page::serve_asset))
-    .route("/assets/{version}/{name}", get(page::serve_versioned_asset))
-    .route("/healthz", get(health::check_liveness))
-    // The paths of LiteLLM, so that its health checks work without a change.
-    .route("/health/liveliness", get(health::check_liveness))
-    .route("/health/liveness", get(health::check_liveness))
-    .route("/health/readiness", get(health::check_readiness))
-    .fallback(unknown_path)
-    .method_not_allowed_fallback(method_not_allowed)
-    // Added after the fallbacks, so that unknown paths are guarded too.
-    .layer(middleware::from_fn_with_state(
-        AccessGuard::new(parts.clone()),
-        guard::check_access,
-    ))
-    .layer(Extension(AdminSubscribers::default()))
-    .with_state(parts)
+/// The service of the admin listener. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AdminService(Option<Running>);
+
+/// What a running proxy shows on the admin listener.
+#[derive(Clone, Debug)]
+struct Running {
+    parts: AdminState,
+    attempts: TokenAttempts,
+    subscribers: AdminSubscribers,
 }
 
-/// Creates the router of the admin listener of a proxy that waits for its ledger: it is alive and not ready.
-pub fn starting_router() -> Router {
-    Router::new()
-        .route("/livez", get(health::check_liveness))
-        .route("/healthz", get(health::check_liveness))
-        .route("/health/liveliness", get(health::check_liveness))
-        .route("/health/liveness", get(health::check_liveness))
-        .fallback(health::refuse_readiness)
+impl AdminService {
+    /// Creates the service of a running proxy.
+    pub fn new(parts: AdminState) -> Self {
+        Self(Some(Running {
+            parts,
+            attempts: TokenAttempts::default(),
+            subscribers: AdminSubscribers::default(),
+        }))
+    }
+
+    /// Creates the service of a proxy that waits for its ledger: it is alive and not ready.
+    pub const fn starting() -> Self {
+        Self(None)
+    }
+
+    /// Answers a request.
+    pub async fn answer_request<B>(&self, request: Request<B>) -> Response<ApiBody>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let Some(running) = &self.0 else {
+            return match request.uri().path() {
+                "/livez" | "/healthz" | "/health/liveliness" | "/health/liveness" => {
+                    health::show_liveness(request.uri().query())
+                }
+                _ => health::refuse_readiness(),
+            };
+        };
+        let is_head = request.method() == Method::HEAD;
+        let answered = running.run_request(request).await;
+        let mut answer = answered.unwrap_or_else(Problem::into_response);
+        guard::complete_head(&mut answer);
+        if is_head {
+            // The length is that of the answer to GET.
+            let length = answer.body().size_hint().exact();
+            if let Some(length) = length {
+                answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+            }
+            *answer.body_mut() = Empty::new().boxed_unsync();
+        }
+        answer
+    }
 }
 
-/// Serves the router on a listener for as long as the process lives.
+impl Running {
+    async fn run_request<B>(&self, request: Request<B>) -> request::AdminAnswer
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        // Before the path is looked up, so that unknown paths are guarded too.
+        guard::check_access(&self.parts, &self.attempts, &request)?;
+        let (head, body) = request.into_parts();
+        let method = if head.method == Method::HEAD {
+            &Method::GET
+        } else {
+            &head.method
+        };
+        let found = api::TABLE.find(method, head.uri.path());
+        let (handler, ids) = found.map_err(|problem| match problem.code {
+            ProblemCode::NotFound => Problem::new(ProblemCode::NotFound, format!("no such path; {ENDPOINTS_HINT}")),
+            _ => problem,
+        })?;
+        let request = AdminRequest {
+            parts: self.parts.clone(),
+            subscribers: self.subscribers.clone(),
+            ids: ids
+                .into_iter()
+                .map(|id| String::from_utf8_lossy(&id).into_owned())
+                .collect(),
+            head,
+            body: Some(body.map_err(Into::into).boxed_unsync()),
+        };
+        match handler {
+            AdminHandler::Now(answer) => answer(&request),
+            AdminHandler::Later(answer) => answer(request).await,
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for AdminService
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer_request(request).await) })
+    }
+}
+
+/// Serves requests on a listener for as long as the process lives.
 ///
 /// `timeouts` are the settings of the data listener, whose timeouts hold here too. The connections run in the tasks.
-pub async fn serve_router(
+pub async fn serve_listener(
     listener: TcpListener,
     reserve: DescriptorReserve,
     tls: Option<ListenerTls>,
     timeouts: ServerSettings,
-    (router, tasks): (Router, Tasks),
+    (service, tasks): (AdminService, Tasks),
 ) {
     let mut listener = AdminListener::new(listener, reserve, tls.as_ref());
     loop {
         let (stream, address) = listener.accept_connection().await;
         let peer = ClientAddress(address.ip().to_canonical());
-        let service = TowerToHyperService::new(router.clone());
-        let connection = serve_connection(stream, Some(peer), timeouts.clone(), tasks.clone(), service);
+        let connection = serve_connection(stream, Some(peer), timeouts.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(connection);
     }
-}
-
-async fn unknown_path() -> Problem {
-    Problem::new(ProblemCode::NotFound, format!("no such path; {ENDPOINTS_HINT}"))
-}
-
-async fn method_not_allowed() -> Problem {
-    let text = "method not allowed on this path; see /admin/v1/openapi.json";
-    Problem::new(ProblemCode::WrongMethod, text)
 }

@@ -5,18 +5,16 @@
 
 use std::{io::Write as _, sync::LazyLock};
 
-use axum::{
-    extract::Path,
-    http::{
-        HeaderMap, HeaderValue, StatusCode,
-        header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY},
-    },
-    response::{IntoResponse, Response},
-};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode,
+    header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY},
+};
+use http_body_util::{BodyExt, Empty, Full};
 
-use crate::api::{Problem, ProblemCode};
+use super::request::{AdminAnswer, AdminRequest, not_found};
+use crate::api::ApiBody;
 
 /// A file of the page.
 struct PageFile {
@@ -114,9 +112,9 @@ impl CodedFile {
     }
 
     /// Returns the answer to a request with these headers. Browsers may keep the file as `cache` says.
-    fn to_answer(&self, headers: &HeaderMap, cache: &'static str) -> Response {
+    fn to_answer(&self, headers: &HeaderMap, cache: &'static str) -> Response<ApiBody> {
         let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(headers));
-        let mut answer = gzip.unwrap_or(&self.plain).clone().into_response();
+        let mut answer = Response::new(Full::new(gzip.unwrap_or(&self.plain).clone()).boxed_unsync());
         let fields = answer.headers_mut();
         if gzip.is_some() {
             fields.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -128,42 +126,45 @@ impl CodedFile {
     }
 }
 
-pub(super) async fn serve_index(headers: HeaderMap) -> Response {
+#[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
+pub(super) fn serve_index(request: &AdminRequest) -> AdminAnswer {
+    let headers = &request.head.headers;
     // Weak, since both codings have it.
     let Ok(tag) = HeaderValue::try_from(format!("W/\"{}\"", BUNDLE.version)) else {
-        return BUNDLE.index.to_answer(&headers, ASK_FIRST);
+        return Ok(BUNDLE.index.to_answer(headers, ASK_FIRST));
     };
     let mut answer = if headers.get(IF_NONE_MATCH) == Some(&tag) {
-        let mut answer = StatusCode::NOT_MODIFIED.into_response();
+        let mut answer = Response::new(Empty::new().boxed_unsync());
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
         answer
             .headers_mut()
             .insert(CACHE_CONTROL, HeaderValue::from_static(ASK_FIRST));
         answer
     } else {
-        BUNDLE.index.to_answer(&headers, ASK_FIRST)
+        BUNDLE.index.to_answer(headers, ASK_FIRST)
     };
     answer.headers_mut().insert(ETAG, tag);
-    answer
+    Ok(answer)
 }
 
-pub(super) async fn serve_asset(headers: HeaderMap, Path(name): Path<String>) -> Response {
-    asset_answer(&headers, &name, ASK_FIRST)
+pub(super) fn serve_asset(request: &AdminRequest) -> AdminAnswer {
+    find_file(&request.head.headers, request.id(0), ASK_FIRST)
 }
 
-pub(super) async fn serve_versioned_asset(
-    headers: HeaderMap,
-    Path((version, name)): Path<(String, String)>,
-) -> Response {
+pub(super) fn serve_versioned_asset(request: &AdminRequest) -> AdminAnswer {
     // The page of another binary gets the file too, because no other is here. It must not keep it under that version.
-    let cache = if version == BUNDLE.version { FOR_EVER } else { ASK_FIRST };
-    asset_answer(&headers, &name, cache)
+    let cache = if request.id(0) == BUNDLE.version {
+        FOR_EVER
+    } else {
+        ASK_FIRST
+    };
+    find_file(&request.head.headers, request.id(1), cache)
 }
 
-fn asset_answer(headers: &HeaderMap, name: &str, cache: &'static str) -> Response {
-    match BUNDLE.find_asset(name) {
-        Some(file) => file.to_answer(headers, cache),
-        None => IntoResponse::into_response(Problem::new(ProblemCode::NotFound, "the page has no such file")),
-    }
+fn find_file(headers: &HeaderMap, name: &str, cache: &'static str) -> AdminAnswer {
+    let file = BUNDLE.find_asset(name);
+    let file = file.ok_or_else(|| not_found("the page has no such file"))?;
+    Ok(file.to_answer(headers, cache))
 }
 
 /// Returns `true` if the client accepts gzip. A weight of zero refuses it.

@@ -2,21 +2,16 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use axum::{
-    Json,
-    extract::{Path, State, rejection::JsonRejection},
-    http::StatusCode,
-};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     AdminState,
-    pages::{not_found, read_ledger},
-    problem::read_body,
+    request::{AdminAnswer, AdminRequest, not_found, read_ledger, shown},
 };
 use crate::{
-    api::{Problem, ProblemCode, problem::ProblemView},
+    api::{Problem, ProblemCode, json::json_response},
     auth::{Caller, Principal, principal::USER_BYTES_MAX},
     clock,
     late::{LINK_TTL_MAX, TaskLink, UserTasks},
@@ -52,20 +47,10 @@ pub(super) struct TaskLinkView {
 /// It may report the outcome of calls that nobody knows, which the links of API keys may not.
 #[utoipa::path(post, path = "/admin/v1/tasks/links", tag = "operate", request_body = TaskLinkRequest, responses(
     (status = 201, description = "the link", body = TaskLinkView),
-    (status = 400, description = "the body cannot be read, or the lifetime is not 1 minute to 1 hour", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 404, description = "the task page is off, or there is no such client", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 409, description = "the client may be several people, or there are too many links", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 413, description = "the body is too large", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 415, description = "the content type is not JSON", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn make_task_link(
-    State(parts): State<AdminState>,
-    body: Result<Json<TaskLinkRequest>, JsonRejection>,
-) -> Result<(StatusCode, Json<TaskLinkView>), Problem> {
-    let request = read_body(body)?;
+pub(super) async fn make_task_link(mut asked: AdminRequest) -> AdminAnswer {
+    let request: TaskLinkRequest = asked.read_json().await?;
+    let parts = &asked.parts;
     if !UserTasks::of_store(&parts.late).has_page() {
         return Err(not_found("the task page is off: set ledger.task_page = true"));
     }
@@ -74,11 +59,10 @@ pub(super) async fn make_task_link(
         let text = "ttl must be a duration from \"1m\" to \"1h\"";
         Problem::new(ProblemCode::BadBody, text)
     })?;
-    let owner = find_owner(&parts, &request)?;
+    let owner = find_owner(parts, &request)?;
     let tasks = UserTasks::of_store(&parts.late);
     if !tasks.may_have_link(owner) {
-        let text = "several people may use this client: set client_tokens.NAME.personal, or name the user";
-        return Err(Problem::new(ProblemCode::SeveralPeople, text).with_status(StatusCode::CONFLICT));
+        return Err(ProblemCode::SharedClient.into());
     }
     let link = TaskLink {
         owner,
@@ -94,7 +78,7 @@ pub(super) async fn make_task_link(
         url: format!("{scheme}://{host}/ledger/v1/tasks#{}", made.secret.reveal()),
         expires_at: link.expires_at.as_secs(),
     };
-    Ok((StatusCode::CREATED, Json(view)))
+    Ok(json_response(StatusCode::CREATED, &view))
 }
 
 /// A revoked link.
@@ -108,20 +92,14 @@ pub(super) struct RevokedTaskLink {
 #[utoipa::path(delete, path = "/admin/v1/tasks/links/{link}", tag = "operate",
     params(("link" = String, Path, description = "the id of the link", pattern = "^[0-9a-f]{64}$")), responses(
     (status = 200, description = "the link opens nothing any more", body = RevokedTaskLink),
-    (status = 401, description = "the token is missing or wrong", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 404, description = "no such link: it has expired, or was revoked", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 429, description = "too many wrong tokens from this address", body = ProblemView<'_>, content_type = "application/problem+json"),
-    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = ProblemView<'_>, content_type = "application/problem+json"),
 ))]
-pub(super) async fn revoke_task_link(
-    State(parts): State<AdminState>,
-    Path(link): Path<String>,
-) -> Result<Json<RevokedTaskLink>, Problem> {
+pub(super) async fn revoke_task_link(request: AdminRequest) -> AdminAnswer {
     let unknown = || not_found("no such link: it has expired, or was revoked");
+    let link = request.id(0).to_owned();
     let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;
-    let revoking = UserTasks::of_store(&parts.late).revoke_link(None, *name.as_bytes());
+    let revoking = UserTasks::of_store(&request.parts.late).revoke_link(None, *name.as_bytes());
     if read_ledger("revoke a link to the task page", revoking).await? {
-        Ok(Json(RevokedTaskLink { link }))
+        shown(&RevokedTaskLink { link })
     } else {
         Err(unknown())
     }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use http::{
-    HeaderValue, Method, Response, StatusCode,
+    HeaderValue, Response, StatusCode,
     header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
@@ -82,6 +82,12 @@ pub enum ProblemCode {
     BadQuery,
     /// The body of an operator cannot be read, or lacks something.
     BadBody,
+    /// The body of an operator is too long.
+    BodyLength,
+    /// The body of an operator is not declared as JSON.
+    BodyType,
+    /// Several people may use the client that an operator named.
+    SharedClient,
     /// The host name or the origin is not one of the admin listener.
     Forbidden,
     /// The admin token is missing or wrong.
@@ -106,7 +112,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// Every code.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 39] = [
         Self::NotFound,
         Self::WrongMethod,
         Self::SharedKey,
@@ -133,6 +139,9 @@ impl ProblemCode {
         Self::NoDurableLedger,
         Self::BadQuery,
         Self::BadBody,
+        Self::BodyLength,
+        Self::BodyType,
+        Self::SharedClient,
         Self::Forbidden,
         Self::Unauthorized,
         Self::TooManyAttempts,
@@ -150,7 +159,7 @@ impl ProblemCode {
         self.row().0
     }
 
-    /// Returns the usual status of the answer.
+    /// Returns the status of the answer.
     pub const fn status(self) -> StatusCode {
         self.row().1
     }
@@ -160,7 +169,13 @@ impl ProblemCode {
         self.row().2
     }
 
+    /// Returns the status with the code and its usual detail, for the document of an API.
+    pub fn described(self) -> (StatusCode, String) {
+        (self.status(), format!("`{}`: {}", self.label(), self.detail()))
+    }
+
     /// Returns the row of the code: its name, its status, and its usual detail.
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     #[rustfmt::skip]
     const fn row(self) -> (&'static str, StatusCode, &'static str) {
         match self {
@@ -222,6 +237,12 @@ impl ProblemCode {
                 "a parameter of the query is invalid"),
             Self::BadBody => ("bad_body", StatusCode::BAD_REQUEST,
                 "the body cannot be read, or lacks something"),
+            Self::BodyLength => ("bad_body", StatusCode::PAYLOAD_TOO_LARGE,
+                "the body is too large: the limit is 64 KiB"),
+            Self::BodyType => ("bad_body", StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body must be JSON, with content-type: application/json"),
+            Self::SharedClient => ("several_people", StatusCode::CONFLICT,
+                "several people may use this client: set client_tokens.NAME.personal, or name the user"),
             Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN,
                 "Host or Origin not allowed: use a loopback name or address, or add the host name to \
                  server.allow_hosts; pages of other origins may not call this listener"),
@@ -273,6 +294,15 @@ impl ProblemCode {
     }
 }
 
+/// Lists codes by the names of their variants.
+macro_rules! codes {
+    ($($code:ident),* $(,)?) => {{
+        const CODES: &[$crate::api::ProblemCode] = &[$($crate::api::ProblemCode::$code),*];
+        CODES
+    }};
+}
+pub(crate) use codes;
+
 /// A problem document.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
@@ -317,11 +347,10 @@ fn type_schema() -> Object {
 pub struct Problem {
     /// The code.
     pub code: ProblemCode,
-    status: StatusCode,
     /// The exact fault. `None` if the code's own detail is enough. Never contains posted content.
     detail: Option<Cow<'static, str>>,
-    /// The method that the path takes. `None` unless that is the fault.
-    allow: Option<Method>,
+    /// The methods that the path takes. `None` unless the method is the fault.
+    allow: Option<HeaderValue>,
     /// `None` if the same request may be sent again at once.
     retry_after: Option<Duration>,
     claim: Option<Box<HoldingClaim>>,
@@ -341,7 +370,6 @@ impl Problem {
     pub const fn from_code(code: ProblemCode) -> Self {
         Self {
             code,
-            status: code.status(),
             detail: None,
             allow: None,
             retry_after: None,
@@ -362,18 +390,12 @@ impl Problem {
         Self::new(ProblemCode::Malformed, detail)
     }
 
-    /// Creates the problem of a method that the path does not take.
-    pub fn wrong_method(allow: Method) -> Self {
+    /// Creates the problem of a method that the path does not take. `allow` are those that it takes.
+    pub fn wrong_method(allow: &str) -> Self {
         Self {
-            allow: Some(allow),
+            allow: allow.try_into().ok(),
             ..Self::from_code(ProblemCode::WrongMethod)
         }
-    }
-
-    /// Sets another status than the code's usual one.
-    #[must_use]
-    pub fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 
     /// Adds the time after which the request may be sent again.
@@ -425,7 +447,7 @@ impl Problem {
     /// Builds the answer.
     pub fn into_response(self) -> Response<ApiBody> {
         let detail = self.detail.as_deref().unwrap_or_else(|| self.code.detail());
-        let mut view = ProblemView::blank(self.status, self.code.label(), detail);
+        let mut view = ProblemView::blank(self.code.status(), self.code.label(), detail);
         if let Some((uri, title)) = self.code.intent_type() {
             (view.uri, view.title) = (uri, title);
         }
@@ -435,14 +457,14 @@ impl Problem {
             view.lease_until = claim.lease.map(|(until, _)| until.as_secs());
             view.claimed_by_you = claim.lease.map(|(_, is_own)| is_own);
         }
-        let mut answer = private_response(self.status, PROBLEM_JSON, view.to_json());
+        let mut answer = private_response(self.code.status(), PROBLEM_JSON, view.to_json());
         let headers = answer.headers_mut();
         // RFC 9110 demands a challenge on every 401.
-        if self.status == StatusCode::UNAUTHORIZED {
+        if self.code == ProblemCode::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(method) = self.allow.and_then(|method| method.as_str().try_into().ok()) {
-            headers.insert(ALLOW, method);
+        if let Some(methods) = self.allow {
+            headers.insert(ALLOW, methods);
         }
         if let Some(wait) = self.retry_after {
             // Rounded up, so that a client that waits for as long is not refused again.

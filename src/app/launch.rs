@@ -98,7 +98,7 @@ pub async fn launch_proxy(
         ..ActiveConfig::new(shown.path, shown.effective, &routes, profiles.clone(), hosts)
     };
     let (control, reloads) = AdminControl::new(in_force, shown.log);
-    let admin = admin::admin_router(admin::AdminState {
+    let admin = admin::AdminService::new(admin::AdminState {
         telemetry: telemetry.clone(),
         readiness: readiness.clone(),
         sessions: Arc::clone(&sessions),

@@ -39,8 +39,8 @@ pub(super) async fn open_ledger_of(
     let (tls, timeouts) = (config.admin_tls.clone(), config.server.clone());
     let tasks = Tasks::on_current_runtime();
     let answering = async {
-        let served = (admin::starting_router(), tasks.clone());
-        admin::serve_router(early, <_>::default(), tls, timeouts, served).await;
+        let served = (admin::AdminService::starting(), tasks.clone());
+        admin::serve_listener(early, <_>::default(), tls, timeouts, served).await;
         std::future::pending::<Infallible>().await
     };
     let opened = tokio::select! {

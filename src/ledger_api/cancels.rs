@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 use utoipa::{ToSchema, openapi::schema::Object};
 
-use super::{LedgerApi, refusals::CancelRefusals, request_body::CancelBody};
+use super::{LedgerApi, request_body::CancelBody};
 use crate::{
     api::{
         ApiBody, Problem, ProblemCode,
@@ -47,7 +47,6 @@ fn state_schema() -> Object {
     responses(
     (status = 200, description = "the service's report is stored", body = CancelView),
     (status = 202, description = "the owner's request is stored, and the service is asked", body = CancelView),
-    CancelRefusals,
 ))]
 pub(super) async fn request_cancel(api: &LedgerApi, caller: Caller, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     answer(api.late.cancels().request(caller, id).await, StatusCode::ACCEPTED)

@@ -7,16 +7,15 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::{
-    HeaderValue, Response,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
-};
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http::Response;
 
 use super::{LedgerApi, answers::SettledNotice, delivery_id::format_delivery_id};
 use crate::{
-    api::{ApiBody, Problem, ProblemCode, json::write_json},
+    api::{
+        ApiBody, Problem, ProblemCode,
+        json::write_json,
+        stream::{event_stream, write_event},
+    },
     auth::Caller,
     late::{FeedEvent, ResultFeed, SettledEvent},
     ledger::RecordName,
@@ -67,10 +66,7 @@ fn settled_event(settled: &SettledEvent) -> Bytes {
         delivery: &delivery,
         is_error: settled.failed,
     };
-    let mut event = format!("event: settled\nid: {delivery}\ndata: ").into_bytes();
-    event.extend(write_json(&notice));
-    event.extend(b"\n\n");
-    event.into()
+    write_event("settled", Some(&delivery), &write_json(&notice))
 }
 
 /// Opens the feed of a caller. With `last` it begins with the waiting results after that one.
@@ -97,9 +93,5 @@ pub(super) async fn open_feed(
     // Sent at once: the client then knows that no later result is missed, and can read `outstanding`.
     let first = stream::iter([Bytes::from_static(b": listening\n\n")]);
     let events = first.chain(stream::unfold(listener, FeedListener::next_event));
-    let mut answer = Response::new(StreamBody::new(events.map(|event| Ok(Frame::data(event)))).boxed_unsync());
-    let fields = answer.headers_mut();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(answer)
+    Ok(event_stream(events))
 }

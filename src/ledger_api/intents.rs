@@ -8,8 +8,7 @@ use super::{
     LedgerApi,
     intent_answers::{ClaimedView, HeldView, IntentStatusView, ReplayedView, SettledIntentView},
     intent_body::{self, ClaimBody, HeldCancelBody, HeldResultBody, HolderBody, ReadReport},
-    refusals::{IntentRefusals, IntentReportRefusals},
-    routes::LedgerOperation,
+    operation::LedgerOperation,
     services,
 };
 use crate::{
@@ -73,7 +72,6 @@ pub(super) async fn answer_holder(
     (status = 201, description = "granted: run the tool, and report its end with the claim", body = ClaimedView),
     (status = 200, description = "the tool ran before: its result", body = ReplayedView<'_>,
         headers(("Idempotent-Replayed" = String, description = "`true`"))),
-    IntentRefusals,
 ))]
 async fn claim_intent(
     api: &LedgerApi,
@@ -184,7 +182,6 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<ApiBody>,
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "the intent", body = IntentStatusView<'_>),
-    IntentRefusals,
 ))]
 async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let id = read_id(id)?;
@@ -203,7 +200,6 @@ async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<R
     responses(
     (status = 200, description = "the lease is extended; `cancel_requested` asks the holder to undo the effect",
         body = HeldView),
-    IntentReportRefusals,
 ))]
 async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result<Response<ApiBody>, Problem> {
     let outcome = api.late.intents().extend_lease(held, clock::unix_time()).await;
@@ -218,7 +214,6 @@ async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "stored; also for the same result again", body = SettledIntentView),
-    IntentReportRefusals,
 ))]
 async fn post_intent_result(
     api: &LedgerApi,
@@ -257,7 +252,6 @@ async fn post_intent_result(
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "noted", body = HeldView),
-    IntentReportRefusals,
 ))]
 async fn cancel_intent(api: &LedgerApi, held: &HeldIntent<'_>, is_refused: bool) -> Result<Response<ApiBody>, Problem> {
     let outcome = api.late.intents().cancel(held, is_refused, clock::unix_time()).await;

@@ -1,10 +1,11 @@
 //! The query of `GET outstanding`: which calls are listed, and where the page begins.
 
-use std::str::FromStr;
-
 use crate::{
-    api::Problem,
-    auth::principal::{KEY_PARAMETER, decode_query},
+    api::{
+        Problem, ProblemCode,
+        query::{Query, read_flag, read_number},
+    },
+    auth::principal::KEY_PARAMETER,
 };
 
 /// Rows of a page, and the most that a caller may ask for.
@@ -36,52 +37,28 @@ pub(super) struct ListQuery {
 impl ListQuery {
     /// Reads a query. Refuses unknown parameters: a misspelt filter would return other calls than the wanted ones.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, Problem> {
-        let mut read = Self {
-            state: ListedState::Settled,
-            session: None,
-            after: 0,
-            limit: ROWS.0,
-            has_content: false,
+        let mut query = Query::parse(query, ProblemCode::Malformed);
+        // A credential, which identifies the caller.
+        query.take(KEY_PARAMETER, "", |_| Some(()))?;
+        let state = query.take("state", "state must be settled or open", |state| match state {
+            b"settled" => Some(ListedState::Settled),
+            b"open" => Some(ListedState::Open),
+            _ => None,
+        })?;
+        let read = Self {
+            state: state.unwrap_or(ListedState::Settled),
+            session: query.take("session", "", |session| Some(session.to_vec()))?,
+            after: query
+                .take("after", "after must be the `next` of a page", read_number)?
+                .unwrap_or_default(),
+            limit: query.take_limit(ROWS.0, ROWS.1, "limit must be a number from 1 to 1000")?,
+            has_content: query
+                .take("content", "content must be true or false", read_flag)?
+                .unwrap_or_default(),
         };
-        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-        for pair in pairs {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decode_query(name), decode_query(value));
-            match (&*name, &*value) {
-                (b"state", b"settled") => read.state = ListedState::Settled,
-                (b"state", b"open") => read.state = ListedState::Open,
-                (b"state", _) => return Err(Problem::malformed("state must be settled or open")),
-                (b"session", session) => read.session = Some(session.to_vec()),
-                (b"after", cursor) => {
-                    let cursor = parse_number(cursor);
-                    read.after = cursor.ok_or(Problem::malformed("after must be the `next` of a page"))?;
-                }
-                (b"limit", limit) => {
-                    let limit = parse_number(limit).filter(|limit| (1..=ROWS.1).contains(limit));
-                    read.limit = limit.ok_or(Problem::malformed("limit must be a number from 1 to 1000"))?;
-                }
-                (b"content", b"true") => read.has_content = true,
-                (b"content", b"false") => read.has_content = false,
-                (b"content", _) => return Err(Problem::malformed("content must be true or false")),
-                // A credential, which identifies the caller.
-                (name, _) if name == KEY_PARAMETER.as_bytes() => {}
-                _ => {
-                    return Err(Problem::malformed(
-                        "unknown query parameter (known here: state, session, after, limit, content)",
-                    ));
-                }
-            }
-        }
+        query.finish("unknown query parameter (known here: state, session, after, limit, content)")?;
         Ok(read)
     }
-}
-
-/// Parses a number that consists of digits only.
-fn parse_number<N: FromStr>(text: &[u8]) -> Option<N> {
-    let text = std::str::from_utf8(text).ok()?;
-    // `parse` alone would accept a sign.
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ mod intent_answers;
 mod intent_body;
 mod intents;
 mod list_query;
+mod operation;
 mod owners;
-mod refusals;
 mod request_body;
 mod routes;
 mod services;
@@ -24,16 +24,15 @@ mod unverified_bytes;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response, request::Parts};
-use http_body_util::BodyExt;
 
 pub use intent_body::{REPEAT, REPEAT_HEADER};
-pub use routes::RESULT_BODY_BYTES_MAX;
+pub use operation::RESULT_BODY_BYTES_MAX;
 pub use tasks::is_task_path;
 
 use crate::{
-    api::{ApiBody, Problem, ProblemCode},
+    api::{self, ApiBody, Problem, ProblemCode},
     auth::Caller,
     clock,
     digest_cache::{DigestCache, Lifetime},
@@ -44,7 +43,7 @@ use crate::{
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
-use routes::LedgerOperation;
+use operation::LedgerOperation;
 use services::ServiceClaim;
 use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
 
@@ -128,17 +127,18 @@ impl LedgerApi {
         body: BoxedBody,
         reader: LedgerReader,
     ) -> Result<Response<ApiBody>, Problem> {
+        let ask = routes::find_operation(head);
         if is_task_path(head.uri.path()) {
-            return Box::pin(tasks::answer_request(self, head, body, reader)).await;
+            return Box::pin(tasks::answer_request(self, head, ask, body, reader)).await;
         }
-        let ask = LedgerOperation::from_request(head)?;
+        let ask = ask?;
         // Without a service there are no late results. Callers have intents of their own all the same.
         if !self.late.is_used() && !ask.is_of_intents() {
             return Err(ProblemCode::NotFound.into());
         }
         match ask {
             // It describes every proxy alike, so it needs no credential.
-            LedgerOperation::Document => Ok(document::show_document()),
+            LedgerOperation::Document => Ok(routes::show_document()),
             LedgerOperation::Result(_)
             | LedgerOperation::Heartbeat(_)
             | LedgerOperation::Withdraw(_)
@@ -211,25 +211,20 @@ impl LedgerApi {
 
 /// Collects a body of at most `limit` bytes. `share` is its part of the memory of unverified bodies, if it is one.
 async fn collect_body(
-    mut body: BoxedBody,
+    body: BoxedBody,
     limit: usize,
     mut share: Option<&mut UnverifiedShare>,
 ) -> Result<Bytes, Problem> {
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::from_code(ProblemCode::Malformed))?;
-        // Trailers have no meaning in this API.
-        let Ok(data) = frame.into_data() else { continue };
-        // Checked before the copy: `content-length` may be absent or wrong.
-        if data.len() > limit.saturating_sub(bytes.len()) {
-            return Err(ProblemCode::TooLarge.into());
+    let admit = |length: usize, before: usize| {
+        if length > limit.saturating_sub(before) {
+            Err(ProblemCode::TooLarge)
+        } else if share.as_mut().is_some_and(|share| !share.add(length)) {
+            Err(ProblemCode::Busy)
+        } else {
+            Ok(())
         }
-        if share.as_mut().is_some_and(|share| !share.add(data.len())) {
-            return Err(ProblemCode::Busy.into());
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(bytes.freeze())
+    };
+    api::collect_body(body, ProblemCode::Malformed, admit).await
 }
 
 impl From<LateError> for Problem {

@@ -14,9 +14,8 @@ use super::{
     delivery_id::parse_delivery_id,
     feed,
     list_query::{ListQuery, ListedState},
-    refusals::{AckRefusals, FeedRefusals, ReaderRefusals},
+    operation::LedgerOperation,
     request_body::{self, AcksBody, LookupBody},
-    routes::LedgerOperation,
 };
 use crate::{
     api::{ApiBody, Problem, ProblemCode, json::json_response},
@@ -69,7 +68,6 @@ pub(super) async fn answer_owner(
 /// Returns the caller's public name and the number of results that wait
 #[utoipa::path(get, path = "/ledger/v1/me", operation_id = "me", tag = "callers", responses(
     (status = 200, description = "the caller", body = CallerView),
-    ReaderRefusals,
 ))]
 async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<ApiBody>, Problem> {
     let view = CallerView {
@@ -86,7 +84,6 @@ async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<ApiBody>
 #[utoipa::path(post, path = "/ledger/v1/lookup", operation_id = "lookup", tag = "callers",
     request_body(content = LookupBody, description = "64 KiB at most"), responses(
     (status = 200, description = "the results", body = FoundListView<'_>),
-    ReaderRefusals,
 ))]
 async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let ids = request_body::read_call_ids(body)?;
@@ -115,7 +112,6 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     ("content" = Option<bool>, Query, description = "`true` for results with their contents, up to 8 MiB of them"),
 ), responses(
     (status = 200, description = "a page of calls", body = CallListView<'_>),
-    ReaderRefusals,
 ))]
 async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> Result<Response<ApiBody>, Problem> {
     api.late.note_read(owner);
@@ -166,7 +162,6 @@ async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) ->
 ), responses(
     (status = 200, description = "server-sent events; the stream never ends by itself",
         content_type = "text/event-stream", body = String),
-    FeedRefusals,
 ))]
 async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -> Result<Response<ApiBody>, Problem> {
     api.late.note_read(owner);
@@ -179,7 +174,6 @@ async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -
         pattern = "^[0-9a-f]{64}$"),
 ), responses(
     (status = 200, description = "the result is acknowledged", body = AckedView),
-    AckRefusals,
 ))]
 async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let name = parse_delivery_id(id).ok_or(ProblemCode::NotFound)?;
@@ -196,7 +190,6 @@ async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Respons
 #[utoipa::path(post, path = "/ledger/v1/deliveries/ack", operation_id = "ack_all", tag = "callers",
     request_body(content = AcksBody, description = "64 KiB at most"), responses(
     (status = 200, description = "the number of acknowledged results", body = AckedListView),
-    AckRefusals,
 ))]
 async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let names = request_body::read_deliveries(body)?;
@@ -215,7 +208,6 @@ async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Resp
         min_length = 1, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$"),
 ), responses(
     (status = 200, description = "the session is closed", body = ClosedView),
-    ReaderRefusals,
 ))]
 fn close_session(api: &LedgerApi, owner: Caller, session: &[u8]) -> Response<ApiBody> {
     if let Ok(session) = std::str::from_utf8(session) {

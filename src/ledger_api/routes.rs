@@ -1,262 +1,202 @@
-//! The routes of the API: from the head of a request to its operation.
+//! The table of the API: from the head of a request to its operation, and the `OpenAPI` document of all operations.
 
-use http::{Method, request::Parts};
+use std::sync::LazyLock;
 
-use super::{delivery_id::parse_delivery_id, list_query::ListQuery, task_cursor::read_cursor};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+    request::Parts,
+};
+use http_body_util::{BodyExt, Full};
+
+use super::{
+    cancels,
+    delivery_id::parse_delivery_id,
+    document, intents,
+    list_query::ListQuery,
+    operation::LedgerOperation,
+    owners, services,
+    task_cursor::read_cursor,
+    tasks::{links, list},
+};
 use crate::{
-    api::{Problem, ProblemCode},
-    auth::principal::decode_segment,
-    late::TaskCursor,
+    api::{
+        ApiBody, Problem, ProblemCode,
+        json::write_json,
+        problem::codes,
+        routes::{FrameRefusal, RouteTable},
+    },
     ledger::RecordName,
 };
 
-/// The prefix of every path of this API.
-pub(super) const PATH_PREFIX: &str = "/ledger/v1/";
+/// The prefix of the paths of intents.
+const INTENTS_PATH: &str = "/ledger/v1/intents";
+/// Caches may store the document for five minutes: it changes only with the version of the proxy.
+const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// The longest body of a posted result: 8 MiB.
-pub const RESULT_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The longest body of a claim: 1 MiB.
-const CLAIM_BODY_BYTES_MAX: usize = 1024 * 1024;
-/// The longest body of any other request: 64 KiB.
-const OTHER_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Reads an operation, from the id in the path and from the head.
+type ReadOperation = fn(Vec<u8>, &Parts) -> Result<LedgerOperation, Problem>;
 
-/// The operation that a method and path select, with the id from the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LedgerOperation {
-    /// The `OpenAPI` document.
-    Document,
-    Result(Vec<u8>),
-    Heartbeat(Vec<u8>),
-    Withdraw(Vec<u8>),
-    /// A request to undo a call, or the report that it was undone.
-    Cancel(Vec<u8>),
-    Me,
-    Lookup,
-    Outstanding(ListQuery),
-    /// The feed, after the event with this delivery if the client names one.
-    Feed(Option<RecordName>),
-    Ack(Vec<u8>),
-    AckAll,
-    Close(Vec<u8>),
-    /// A claim of an intent.
-    Claim,
-    Intent(Vec<u8>),
-    IntentHeartbeat(Vec<u8>),
-    IntentResult(Vec<u8>),
-    IntentCancel(Vec<u8>),
-    /// A new link to the task page.
-    MakeTaskLink,
-    RevokeTaskLink(Vec<u8>),
-    ListTasks(TaskCursor),
-    AckTask(Vec<u8>),
-    ResolveTask(Vec<u8>),
-}
-
-/// A method and a path of the API.
-pub(super) struct LedgerRoute {
-    pub(super) method: Method,
-    /// The path after the prefix. A segment in braces is an id.
-    pub(super) path: &'static str,
-    /// Reads the operation, from the id in the path and from the head.
-    read: fn(Vec<u8>, &Parts) -> Result<LedgerOperation, Problem>,
-}
-
-/// Every route. The `OpenAPI` document describes exactly these.
-pub(super) static ROUTES: [LedgerRoute; 22] = [
-    LedgerRoute {
-        method: Method::GET,
-        path: "openapi.json",
-        read: |_, _| Ok(LedgerOperation::Document),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "calls/{call_id}/result",
-        read: |id, _| Ok(LedgerOperation::Result(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "calls/{call_id}/heartbeat",
-        read: |id, _| Ok(LedgerOperation::Heartbeat(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "calls/{call_id}/withdraw",
-        read: |id, _| Ok(LedgerOperation::Withdraw(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "calls/{call_id}/cancel",
-        read: |id, _| Ok(LedgerOperation::Cancel(id)),
-    },
-    LedgerRoute {
-        method: Method::GET,
-        path: "me",
-        read: |_, _| Ok(LedgerOperation::Me),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "lookup",
-        read: |_, _| Ok(LedgerOperation::Lookup),
-    },
-    LedgerRoute {
-        method: Method::GET,
-        path: "outstanding",
-        read: |_, head| ListQuery::parse(head.uri.query()).map(LedgerOperation::Outstanding),
-    },
-    LedgerRoute {
-        method: Method::GET,
-        path: "feed",
-        read: |_, head| Ok(LedgerOperation::Feed(read_last_event(head))),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "deliveries/{delivery}/ack",
-        read: |id, _| Ok(LedgerOperation::Ack(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "deliveries/ack",
-        read: |_, _| Ok(LedgerOperation::AckAll),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "sessions/{session}/close",
-        read: |id, _| Ok(LedgerOperation::Close(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "intents",
-        read: |_, _| Ok(LedgerOperation::Claim),
-    },
-    LedgerRoute {
-        method: Method::GET,
-        path: "intents/{intent}",
-        read: |id, _| Ok(LedgerOperation::Intent(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "intents/{intent}/heartbeat",
-        read: |id, _| Ok(LedgerOperation::IntentHeartbeat(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "intents/{intent}/result",
-        read: |id, _| Ok(LedgerOperation::IntentResult(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "intents/{intent}/cancel",
-        read: |id, _| Ok(LedgerOperation::IntentCancel(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "tasks/links",
-        read: |_, _| Ok(LedgerOperation::MakeTaskLink),
-    },
-    LedgerRoute {
-        method: Method::DELETE,
-        path: "tasks/links/{link}",
-        read: |id, _| Ok(LedgerOperation::RevokeTaskLink(id)),
-    },
-    LedgerRoute {
-        method: Method::GET,
-        path: "tasks/list",
-        read: |_, head| read_cursor(head.uri.query()).map(LedgerOperation::ListTasks),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "tasks/{task}/ack",
-        read: |id, _| Ok(LedgerOperation::AckTask(id)),
-    },
-    LedgerRoute {
-        method: Method::POST,
-        path: "tasks/{task}/resolve",
-        read: |id, _| Ok(LedgerOperation::ResolveTask(id)),
-    },
+/// The refusals of a tool service's request.
+const OF_SERVICES: &[ProblemCode] = codes![
+    NotFound,
+    Conflict,
+    AmbiguousCall,
+    Replayed,
+    Expired,
+    TooLarge,
+    Malformed,
+    Full,
+    Busy,
+    Unavailable
+];
+/// The refusals of a request about a cancel.
+const OF_CANCELS: &[ProblemCode] = codes![
+    NotFound,
+    SharedKey,
+    NotUndoable,
+    Conflict,
+    AmbiguousCall,
+    Replayed,
+    TooLarge,
+    Malformed,
+    Full,
+    Busy,
+    Unavailable
+];
+/// The refusals of a caller's request that reads.
+const OF_READERS: &[ProblemCode] = codes![NotFound, SharedKey, TooLarge, Malformed, Unavailable];
+/// The refusals of a feed.
+const OF_FEEDS: &[ProblemCode] = codes![NotFound, SharedKey, TooLarge, Malformed, Busy, Unavailable];
+/// The refusals of an acknowledgement.
+const OF_ACKS: &[ProblemCode] = codes![NotFound, SharedKey, TooLarge, Malformed, Full, Unavailable];
+/// The refusals of a claim, or of a read of an intent.
+const OF_CLAIMS: &[ProblemCode] = codes![
+    InFlight,
+    OutcomeUnknown,
+    PayloadMismatch,
+    TierForbids,
+    NoSuchIntent,
+    NoDurableLedger,
+    SharedKey,
+    NotOnBehalf,
+    AmbiguousCall,
+    TooLarge,
+    Malformed,
+    Full
+];
+/// The refusals of a report of a holder.
+const OF_REPORTS: &[ProblemCode] = codes![
+    StaleClaim,
+    NoSuchIntent,
+    NoDurableLedger,
+    Conflict,
+    Expired,
+    TooLarge,
+    Malformed,
+    Full
+];
+/// The refusals of a request for a link to the task page.
+const OF_TASK_LINKS: &[ProblemCode] = codes![
+    NotFound,
+    SharedKey,
+    SeveralPeople,
+    NeedsEncryption,
+    TooLarge,
+    Malformed,
+    Full,
+    Unavailable
+];
+/// The refusals of a request that the task page sends.
+const OF_TASKS: &[ProblemCode] = codes![NotFound, NeedsEncryption, Malformed, Full, Unavailable];
+/// The refusals of the report of an outcome.
+const OF_OUTCOMES: &[ProblemCode] = codes![
+    NotFound,
+    NeedsEncryption,
+    ReadOnlyLink,
+    Conflict,
+    TooLarge,
+    Malformed,
+    Full,
+    Unavailable
 ];
 
-impl LedgerOperation {
-    /// Reads the operation from the head of a request.
-    pub(super) fn from_request(head: &Parts) -> Result<Self, Problem> {
-        let path = head.uri.path().strip_prefix(PATH_PREFIX);
-        let found = path.and_then(|path| {
-            ROUTES
-                .iter()
-                .find_map(|route| Some((route, match_path(route.path, path)?)))
-        });
-        let (route, id) = found.ok_or(ProblemCode::NotFound)?;
-        // Before the query is read: a wrong method is the first thing to correct.
-        if head.method != route.method {
-            return Err(Problem::wrong_method(route.method.clone()));
-        }
-        (route.read)(id, head)
-    }
-
-    /// Returns the name of a service's operation. Empty for any other.
-    pub(super) const fn label(&self) -> &'static str {
-        match self {
-            Self::Result(_) => "result",
-            Self::Heartbeat(_) => "heartbeat",
-            Self::Withdraw(_) => "withdraw",
-            Self::Cancel(_) => "cancel",
-            _ => "",
-        }
-    }
-
-    /// Returns `true` if only services may ask for the operation.
-    pub(super) const fn is_of_services(&self) -> bool {
-        matches!(self, Self::Result(_) | Self::Heartbeat(_) | Self::Withdraw(_))
-    }
-
-    /// Returns the id of the call in the path of a service's operation.
-    pub(super) fn service_call(&self) -> Option<&[u8]> {
-        match self {
-            Self::Result(id) | Self::Heartbeat(id) | Self::Withdraw(id) | Self::Cancel(id) => Some(id),
-            _ => None,
-        }
-    }
-
-    /// Returns `true` if the operation is about intents.
-    pub(super) const fn is_of_intents(&self) -> bool {
-        matches!(
-            self,
-            Self::Claim | Self::Intent(_) | Self::IntentHeartbeat(_) | Self::IntentResult(_) | Self::IntentCancel(_)
-        )
-    }
-
-    /// Returns the longest body of the operation, in bytes.
-    pub(super) const fn bytes_max(&self) -> usize {
-        match self {
-            Self::Result(_) | Self::IntentResult(_) => RESULT_BODY_BYTES_MAX,
-            Self::Claim => CLAIM_BODY_BYTES_MAX,
-            _ => OTHER_BODY_BYTES_MAX,
-        }
-    }
+/// Returns the refusals of the proxy for a head, whatever its path.
+fn head_refusals(_path: &str) -> Vec<FrameRefusal> {
+    let refusals = [
+        (
+            StatusCode::BAD_REQUEST,
+            "the path, the host or the length of the body can be read in two ways",
+        ),
+        (
+            StatusCode::FORBIDDEN,
+            "the host or the web page's origin is not configured",
+        ),
+        (StatusCode::EXPECTATION_FAILED, "the expectation is not `100-continue`"),
+        (StatusCode::UPGRADE_REQUIRED, "WebSockets are not supported"),
+    ];
+    refusals.map(|(status, text)| (status, text.to_owned())).to_vec()
 }
 
-/// Returns `true` for the paths of intents, whose refusals are problem documents.
+/// Every operation.
+static TABLE: LazyLock<RouteTable<ReadOperation>> = LazyLock::new(|| {
+    RouteTable::<ReadOperation>::new(document::without_paths(), head_refusals)
+        .with::<__path_show_document>(codes![NotFound], |_, _| Ok(LedgerOperation::Document))
+        .with::<services::__path_post_result>(OF_SERVICES, |id, _| Ok(LedgerOperation::Result(id)))
+        .with::<services::__path_send_heartbeat>(OF_SERVICES, |id, _| Ok(LedgerOperation::Heartbeat(id)))
+        .with::<services::__path_withdraw_result>(OF_SERVICES, |id, _| Ok(LedgerOperation::Withdraw(id)))
+        .with::<cancels::__path_request_cancel>(OF_CANCELS, |id, _| Ok(LedgerOperation::Cancel(id)))
+        .with::<owners::__path_show_caller>(OF_READERS, |_, _| Ok(LedgerOperation::Me))
+        .with::<owners::__path_look_up_results>(OF_READERS, |_, _| Ok(LedgerOperation::Lookup))
+        .with::<owners::__path_list_outstanding>(OF_READERS, |_, head| {
+            ListQuery::parse(head.uri.query()).map(LedgerOperation::Outstanding)
+        })
+        .with::<owners::__path_follow_feed>(OF_FEEDS, |_, head| Ok(LedgerOperation::Feed(read_last_event(head))))
+        .with::<owners::__path_ack_result>(OF_ACKS, |id, _| Ok(LedgerOperation::Ack(id)))
+        .with::<owners::__path_ack_results>(OF_ACKS, |_, _| Ok(LedgerOperation::AckAll))
+        .with::<owners::__path_close_session>(OF_READERS, |id, _| Ok(LedgerOperation::Close(id)))
+        .with::<intents::__path_claim_intent>(OF_CLAIMS, |_, _| Ok(LedgerOperation::Claim))
+        .with::<intents::__path_show_intent>(OF_CLAIMS, |id, _| Ok(LedgerOperation::Intent(id)))
+        .with::<intents::__path_send_intent_heartbeat>(OF_REPORTS, |id, _| Ok(LedgerOperation::IntentHeartbeat(id)))
+        .with::<intents::__path_post_intent_result>(OF_REPORTS, |id, _| Ok(LedgerOperation::IntentResult(id)))
+        .with::<intents::__path_cancel_intent>(OF_REPORTS, |id, _| Ok(LedgerOperation::IntentCancel(id)))
+        .with::<links::__path_make_task_link>(OF_TASK_LINKS, |_, _| Ok(LedgerOperation::MakeTaskLink))
+        .with::<links::__path_revoke_task_link>(OF_TASK_LINKS, |id, _| Ok(LedgerOperation::RevokeTaskLink(id)))
+        .with::<list::__path_list_tasks>(OF_TASKS, |_, head| {
+            read_cursor(head.uri.query()).map(LedgerOperation::ListTasks)
+        })
+        .with::<list::__path_ack_task>(OF_TASKS, |id, _| Ok(LedgerOperation::AckTask(id)))
+        .with::<list::__path_resolve_task>(OF_OUTCOMES, |id, _| Ok(LedgerOperation::ResolveTask(id)))
+});
+
+/// The document, which never changes while the process runs.
+static DOCUMENT: LazyLock<Bytes> =
+    LazyLock::new(|| write_json(&document::with_optional_bodies(TABLE.document().clone())).into());
+
+/// Reads the operation from the head of a request.
+pub(super) fn find_operation(head: &Parts) -> Result<LedgerOperation, Problem> {
+    // Before the query is read: a wrong method is the first thing to correct.
+    let (read, mut ids) = TABLE.find(&head.method, head.uri.path())?;
+    read(ids.pop().unwrap_or_default(), head)
+}
+
+/// Returns `true` for the paths of intents, whose refusals have types of their own.
 pub(super) fn is_intent_path(path: &str) -> bool {
-    let path = path
-        .strip_prefix(PATH_PREFIX)
-        .and_then(|path| path.strip_prefix("intents"));
-    path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
+    let rest = path.strip_prefix(INTENTS_PATH);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the decoded id in a path, or no bytes if the template has none. `None` if the path does not fit.
-fn match_path(template: &str, path: &str) -> Option<Vec<u8>> {
-    let (mut names, mut segments) = (template.split('/'), path.split('/'));
-    let mut id = Vec::new();
-    loop {
-        match (names.next(), segments.next()) {
-            (None, None) => return Some(id),
-            (Some(name), Some(segment)) if name.starts_with('{') && !segment.is_empty() => {
-                // Decoded bytes, not text: call ids may contain anything.
-                id = decode_segment(segment).into_owned();
-            }
-            (Some(name), Some(segment)) if name == segment => {}
-            _ => return None,
-        }
-    }
+/// Returns this document
+#[utoipa::path(get, path = "/ledger/v1/openapi.json", tag = "document", security(()), responses(
+    (status = 200, description = "the OpenAPI document", body = serde_json::Value),
+))]
+pub(super) fn show_document() -> Response<ApiBody> {
+    let mut answer = Response::new(Full::new(DOCUMENT.clone()).boxed_unsync());
+    let fields = answer.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    fields.insert(CACHE_CONTROL, CACHEABLE);
+    answer
 }
 
 /// Returns the delivery of the last event that the client has seen, from `Last-Event-ID`.
@@ -266,13 +206,16 @@ fn read_last_event(head: &Parts) -> Option<RecordName> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use std::collections::BTreeSet;
+
+    use http::{Method, Request};
+    use serde_json::Value;
 
     use super::*;
 
     fn read(method: &Method, path: &str) -> Result<LedgerOperation, Problem> {
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
-        LedgerOperation::from_request(&request.into_parts().0)
+        find_operation(&request.into_parts().0)
     }
 
     #[test]
@@ -302,5 +245,18 @@ mod tests {
         assert_eq!(refused.code, ProblemCode::WrongMethod);
         let refused = read(&Method::GET, "/ledger/v1/outstanding?limit=0").unwrap_err();
         assert_eq!(refused.code, ProblemCode::Malformed);
+    }
+
+    #[test]
+    fn every_named_credential_is_a_security_scheme() {
+        let document: Value = serde_json::from_slice(&DOCUMENT).unwrap();
+        let schemes = document["components"]["securitySchemes"].as_object().unwrap();
+        let paths = document["paths"].as_object().unwrap().values();
+        let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+        let ways = operations
+            .chain([&document])
+            .filter_map(|place| place["security"].as_array());
+        let used: BTreeSet<&String> = ways.flatten().flat_map(|way| way.as_object().unwrap().keys()).collect();
+        assert_eq!(used, schemes.keys().collect());
     }
 }

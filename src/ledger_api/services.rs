@@ -6,9 +6,8 @@ use super::{
     LedgerApi,
     answers::{ExtendedView, ParkedView, SettledView, WithdrawnView},
     cancels,
-    refusals::ServiceRefusals,
+    operation::LedgerOperation,
     request_body::{self, ID_BYTES_MAX, NamedCallBody, ResultBody, ServiceBody},
-    routes::LedgerOperation,
     single_header,
 };
 use crate::{
@@ -214,7 +213,6 @@ fn check_replay(
     (status = 200, description = "stored with its call; the service can forget it", body = SettledView),
     (status = 202, description = "stored: no such call is recorded yet, or its owner is not certain yet",
         body = ParkedView),
-    ServiceRefusals,
 ))]
 async fn post_result(
     api: &LedgerApi,
@@ -263,7 +261,6 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<ApiBody>)
     security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
     responses(
     (status = 200, description = "the call waits again", body = WithdrawnView),
-    ServiceRefusals,
 ))]
 async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
     match api.late.withdraw_result(named).await? {
@@ -283,7 +280,6 @@ async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Respo
     security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
     responses(
     (status = 200, description = "the call waits longer", body = ExtendedView),
-    ServiceRefusals,
 ))]
 async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
     match api.late.extend_deadline(named).await? {

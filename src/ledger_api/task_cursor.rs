@@ -1,6 +1,12 @@
 //! The cursor of the list of tasks: `calls:` or `intents:` and a place.
 
-use crate::{api::Problem, auth::principal::decode_query, late::TaskCursor};
+use crate::{
+    api::{
+        Problem, ProblemCode,
+        query::{Query, read_number},
+    },
+    late::TaskCursor,
+};
 
 /// Writes a cursor for `next`.
 pub(super) fn write_cursor(cursor: TaskCursor) -> String {
@@ -13,25 +19,15 @@ pub(super) fn write_cursor(cursor: TaskCursor) -> String {
 /// Reads the cursor of a query.
 pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, Problem> {
     const AFTER: &str = "the only query parameter is after: the `next` of a page";
-    let mut cursor = TaskCursor::Intents(0);
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    for pair in pairs {
-        let value = pair.strip_prefix("after=").map(decode_query);
-        let read = value
-            .as_deref()
-            .and_then(|value| parse_cursor(std::str::from_utf8(value).ok()?));
-        cursor = read.ok_or(Problem::malformed(AFTER))?;
-    }
-    Ok(cursor)
+    let mut query = Query::parse(query, ProblemCode::Malformed);
+    let cursor = query.take("after", AFTER, |text| parse_cursor(std::str::from_utf8(text).ok()?))?;
+    query.finish(AFTER)?;
+    Ok(cursor.unwrap_or(TaskCursor::Intents(0)))
 }
 
 fn parse_cursor(text: &str) -> Option<TaskCursor> {
     let (kind, place) = text.split_once(':')?;
-    // `parse` alone would accept a sign.
-    let place = place
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| place.parse().ok())??;
+    let place = read_number(place.as_bytes())?;
     match kind {
         "calls" => Some(TaskCursor::Calls(place)),
         "intents" => Some(TaskCursor::Intents(place)),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, tim
 
 use antiphon::{
     admin::{
-        self, Readiness,
+        self, AdminService, Readiness,
         control::{ActiveConfig, AdminControl},
     },
     app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
@@ -17,11 +17,13 @@ use antiphon::{
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
-    server::{RuntimeHandles, ServerSettings, inherited::InheritedListeners},
+    server::{RuntimeHandles, ServerSettings, Tasks, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry, TraceSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
+
+use tokio::net::TcpListener;
 
 use super::wire::Client;
 
@@ -43,6 +45,19 @@ pub struct Builder {
     pub ledger: Arc<dyn Ledger>,
     /// Destination of spans.
     pub traces: Option<TraceSettings>,
+}
+
+/// Serves the admin listener on a bound socket.
+pub async fn serve_admin(listener: TcpListener, service: AdminService) {
+    let settings = before(([127, 0, 0, 1], 9).into()).server;
+    admin::serve_listener(
+        listener,
+        <_>::default(),
+        None,
+        settings,
+        (service, Tasks::on_current_runtime()),
+    )
+    .await;
 }
 
 /// Returns the settings of an app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
@@ -148,7 +163,7 @@ impl Builder {
             runtimes: RuntimeHandles::current(),
             body_memory: BodyMemory::new(self.body_memory_max),
             admin_listen: ([127, 0, 0, 1], 0).into(),
-            admin: axum::Router::new(),
+            admin: AdminService::starting(),
             admin_tls: None,
             inherited: InheritedListeners::default(),
             proxy: self.proxy,

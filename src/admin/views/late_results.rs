@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use super::{caller_names::CallerNames, rfc3339_date};
 use crate::{
+    api::query::read_number,
     auth::PrincipalHash,
     clock,
     late::{LateStore, ListCursor, ListedResult, OperatorList, OperatorPage, WaitReason},
@@ -139,14 +140,9 @@ pub(super) fn format_cursor(cursor: ListCursor) -> String {
 }
 
 /// Reads a cursor. Returns `None` if the text is none.
-pub(in crate::admin) fn parse_cursor(text: &str) -> Option<ListCursor> {
-    let (principal, place) = text.split_once('-')?;
-    // `parse` alone would also accept a sign.
-    let is_number = place.bytes().all(|byte| byte.is_ascii_digit());
+pub(in crate::admin) fn parse_cursor(text: &[u8]) -> Option<ListCursor> {
+    let (principal, place) = std::str::from_utf8(text).ok()?.split_once('-')?;
     let principal: PrincipalHash = *blake3::Hash::from_hex(principal).ok()?.as_bytes();
-    let place = place
-        .parse()
-        .ok()
-        .filter(|_| is_number && place.len() <= PLACE_DIGITS_MAX)?;
+    let place = read_number(place.as_bytes()).filter(|_| place.len() <= PLACE_DIGITS_MAX)?;
     Some(ListCursor { principal, place })
 }

@@ -17,7 +17,6 @@ use crate::{
     ledger_api::{
         LedgerApi,
         delivery_id::{format_delivery_id, parse_delivery_id},
-        refusals::TaskLinkRefusals,
         request_body::{read_duration, read_object},
     },
     wire::json::JsonKind,
@@ -44,7 +43,6 @@ pub(in crate::ledger_api) struct TaskLinkBody {
     request_body(content = TaskLinkBody, description = "64 KiB at most; may be empty"),
     responses(
     (status = 201, description = "the link", body = MadeLinkView),
-    TaskLinkRefusals,
 ))]
 pub(in crate::ledger_api) async fn make_task_link(
     api: &LedgerApi,
@@ -76,7 +74,6 @@ pub(in crate::ledger_api) async fn make_task_link(
     params(("link" = String, Path, description = "the `link` of the answer that made it", pattern = "^[0-9a-f]{64}$")),
     responses(
     (status = 200, description = "the link opens nothing any more", body = RevokedLinkView),
-    TaskLinkRefusals,
 ))]
 pub(in crate::ledger_api) async fn revoke_task_link(
     api: &LedgerApi,

@@ -8,11 +8,7 @@ use crate::{
     api::{ApiBody, Problem, ProblemCode, json::json_response},
     late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState, UserTasks},
     ledger_api::{
-        LedgerApi,
-        answers::AckedView,
-        delivery_id::parse_delivery_id,
-        refusals::{TaskRefusals, TaskResolveRefusals},
-        request_body::read_object,
+        LedgerApi, answers::AckedView, delivery_id::parse_delivery_id, request_body::read_object,
         task_cursor::write_cursor,
     },
 };
@@ -23,7 +19,6 @@ use crate::{
         pattern = "^(calls|intents):[0-9]{1,19}$"),
 ), security(("task_link" = [])), responses(
     (status = 200, description = "a page of tasks, which may be empty and still have a next one", body = TaskListView),
-    TaskRefusals,
 ))]
 pub(in crate::ledger_api) async fn list_tasks(
     api: &LedgerApi,
@@ -48,7 +43,6 @@ pub(in crate::ledger_api) async fn list_tasks(
     ("task" = String, Path, description = "the `task` of a listed one", pattern = "^call_[0-9a-f]{64}$"),
 ), security(("task_link" = [])), responses(
     (status = 200, description = "the result is acknowledged", body = AckedView),
-    TaskRefusals,
 ))]
 pub(in crate::ledger_api) async fn ack_task(
     api: &LedgerApi,
@@ -88,7 +82,6 @@ enum OutcomeName {
     ("task" = String, Path, description = "the `task` of one whose outcome is unknown", pattern = "^int_[0-9a-f]{32}$"),
 ), security(("task_link" = [])), request_body(content = OutcomeBody, description = "64 KiB at most"), responses(
     (status = 200, description = "the outcome is stored", body = TaskStateView),
-    TaskResolveRefusals,
 ))]
 pub(in crate::ledger_api) async fn resolve_task(
     api: &LedgerApi,

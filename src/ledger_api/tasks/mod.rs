@@ -11,7 +11,7 @@ mod views;
 
 use http::{Response, request::Parts};
 
-use super::{LedgerApi, LedgerReader, collect_body, routes::LedgerOperation};
+use super::{LedgerApi, LedgerReader, collect_body, operation::LedgerOperation};
 use crate::{
     api::{ApiBody, Problem, ProblemCode},
     late::UserTasks,
@@ -33,6 +33,7 @@ pub fn is_task_path(path: &str) -> bool {
 pub(super) async fn answer_request(
     api: &LedgerApi,
     head: &Parts,
+    ask: Result<LedgerOperation, Problem>,
     body: BoxedBody,
     reader: LedgerReader,
 ) -> Result<Response<ApiBody>, Problem> {
@@ -44,7 +45,7 @@ pub(super) async fn answer_request(
     if let Some(file) = files::find_file(&head.method, head.uri.path()) {
         return Ok(file);
     }
-    let ask = LedgerOperation::from_request(head)?;
+    let ask = ask?;
     match ask {
         LedgerOperation::MakeTaskLink => {
             let owner = api.intent_reader(reader).await?;

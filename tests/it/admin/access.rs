@@ -1,10 +1,10 @@
 //! Access to the admin listener: origins, wrong tokens, and what the configuration shows of tokens.
 
 use antiphon::{
-    admin::{Readiness, admin_router},
+    admin::{AdminService, Readiness},
     auth::TokenHash,
 };
-use axum::http::{Method, StatusCode};
+use http::{Method, StatusCode};
 
 use super::api::{Ask, answer, get, with_token};
 use crate::support::{app::admin, binary::Install, wire::Conn};
@@ -19,7 +19,7 @@ fn reload<'a>(fields: &'a [(&'a str, &'a str)]) -> Ask<'a> {
 
 #[tokio::test]
 async fn only_the_listeners_own_pages_may_call_it() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let rows = [
         ("127.0.0.1:4748", "http://127.0.0.1:4748", true),
         ("localhost:4748", "http://localhost:4748", true),
@@ -61,7 +61,7 @@ fn bearer(token: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn ten_wrong_tokens_a_minute_slow_their_address_down() {
-    let router = admin_router(with_token());
+    let router = AdminService::new(with_token());
     let right = [("authorization", "Bearer the token")];
     for guess in 0..10 {
         let guess = bearer(&guess.to_string());
@@ -90,7 +90,7 @@ async fn ten_wrong_tokens_a_minute_slow_their_address_down() {
 
 #[tokio::test(start_paused = true)]
 async fn one_stale_token_sent_again_and_again_locks_nobody_out() {
-    let router = admin_router(with_token());
+    let router = AdminService::new(with_token());
     let stale = [("authorization", "Bearer of last year")];
     for attempt in 0..30 {
         let wanted = if attempt < 10 {

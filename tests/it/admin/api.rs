@@ -1,27 +1,22 @@
 //! `/admin/v1` and the dashboard page: access, documented answers and repairs without content.
 
+use crate::support::{
+    app::{self, admin, admin_of, post, serve_admin},
+    provider::Provider,
+};
 use antiphon::{
-    admin::{AdminState, Readiness, admin_router},
+    admin::{AdminService, AdminState, Readiness},
     auth::TokenHash,
     repair::Mode,
     telemetry::dashboard::DashboardUpdate,
 };
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::{HeaderMap, Method, Request, StatusCode},
-};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::broadcast,
-};
-use tower_service::Service as _;
-
-use crate::support::{
-    app::{self, admin, admin_of, post},
-    provider::Provider,
 };
 
 const CANARY: &str = "canary-of-content";
@@ -45,7 +40,7 @@ pub(crate) fn get<'a>(path: &'a str, fields: &'a [(&'a str, &'a str)]) -> Ask<'a
     }
 }
 
-pub(crate) async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String) {
+pub(crate) async fn answer(router: &AdminService, ask: Ask<'_>) -> (StatusCode, HeaderMap, String) {
     let mut request = Request::builder().method(ask.method).uri(ask.path);
     for (name, value) in ask.fields {
         request = request.header(*name, *value);
@@ -53,10 +48,12 @@ pub(crate) async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, Header
     if !ask.fields.iter().any(|(name, _)| *name == "host") {
         request = request.header("host", "127.0.0.1:4748");
     }
-    let request = request.body(Body::from(ask.body.to_owned())).unwrap();
-    let answer = router.clone().call(request).await.unwrap();
+    let request = request
+        .body(Full::new(bytes::Bytes::from(ask.body.to_owned())))
+        .unwrap();
+    let answer = router.answer_request(request).await;
     let (head, body) = answer.into_parts();
-    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let bytes = body.collect().await.unwrap().to_bytes();
     (head.status, head.headers, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
@@ -83,7 +80,7 @@ fn documented_requests(document: &Value) -> Vec<(Method, String)> {
     asked
 }
 
-async fn document(router: &Router) -> Value {
+async fn document(router: &AdminService) -> Value {
     let (status, _, text) = answer(router, get("/admin/v1/openapi.json", &[])).await;
     assert_eq!(status, StatusCode::OK);
     serde_json::from_str(&text).unwrap()
@@ -91,7 +88,7 @@ async fn document(router: &Router) -> Value {
 
 #[tokio::test]
 async fn every_documented_path_exists_and_returns_a_documented_status() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let document = document(&router).await;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let asked = documented_requests(&document);
@@ -119,7 +116,7 @@ async fn every_documented_path_exists_and_returns_a_documented_status() {
 
 #[tokio::test]
 async fn every_path_except_health_and_the_page_requires_the_token() {
-    let router = admin_router(with_token());
+    let router = AdminService::new(with_token());
     // Wrong tokens are limited in number, so each path has a listener of its own.
     let unknown = [("authorization", "Bearer another")];
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[BEARER])).await;
@@ -132,7 +129,7 @@ async fn every_path_except_health_and_the_page_requires_the_token() {
         .collect();
     guarded.extend(["/metrics", "/admin/v1/events", "/admin/v1/openapi.json"].map(ToOwned::to_owned));
     for path in &guarded {
-        let router = admin_router(with_token());
+        let router = AdminService::new(with_token());
         for fields in [&[][..], &unknown[..], &[("authorization", "Basic dGhlIHRva2Vu")]] {
             let (status, head, text) = answer(&router, get(path, fields)).await;
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{path} {fields:?}");
@@ -175,7 +172,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_address() {
         ("10.0.0.7:4748", Some("null"), false),
         ("admin.example", Some("https://admin.example.evil.example"), false),
     ];
-    let router = admin_router(with_token());
+    let router = AdminService::new(with_token());
     for (host, origin, is_answered) in rows {
         let mut fields = vec![("host", host)];
         fields.extend(origin.map(|origin| ("origin", origin)));
@@ -191,7 +188,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_address() {
 
 #[tokio::test]
 async fn every_answer_has_strict_browser_headers() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     for path in [
         "/",
         "/assets/main.js",
@@ -229,7 +226,7 @@ async fn every_answer_has_strict_browser_headers() {
 
 #[tokio::test]
 async fn bad_requests_get_an_error_that_names_the_fault() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let put = |body| Ask {
         method: Method::PUT,
         path: "/admin/v1/log-level",
@@ -280,7 +277,7 @@ fn broken() -> String {
 }
 
 /// Waits for the news of a repair and returns the page of recent repairs.
-pub(crate) async fn next_repairs(router: &Router, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
+pub(crate) async fn next_repairs(router: &AdminService, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
     while !matches!(news.recv().await.unwrap(), DashboardUpdate::Repair(_)) {}
     let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
     assert!(!text.contains(CANARY), "{text}");
@@ -297,7 +294,7 @@ async fn repairs_are_shown_without_content() {
     ] {
         let builder = app::before(provider.address()).mode(mode);
         let (shared, app) = builder.start_shared().await;
-        let router = admin_router(admin_of(&shared, Readiness::new()));
+        let router = AdminService::new(admin_of(&shared, Readiness::new()));
         let mut news = shared.telemetry.dashboard_feed().subscribe();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
         let page = next_repairs(&router, &mut news).await;
@@ -378,7 +375,7 @@ async fn event(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut String, na
 async fn event_streams_are_immediate_and_limited_in_number() {
     let provider = Provider::start().await;
     let (shared, app) = app::before(provider.address()).start_shared().await;
-    let router = admin_router(admin_of(&shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&shared, Readiness::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let told = async {
@@ -418,7 +415,7 @@ async fn event_streams_are_immediate_and_limited_in_number() {
         assert!(repairs.contains(&&json!({"placeholder": 1})), "{tick}");
     };
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        () = serve_admin(listener, router) => panic!("the server ended"),
         () = told => {}
     }
 }

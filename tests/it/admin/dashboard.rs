@@ -3,16 +3,17 @@
 use std::{io::Read as _, time::Duration};
 
 use antiphon::{
-    admin::{Readiness, admin_router},
+    admin::{AdminService, Readiness},
+    api::ApiBody,
     auth::{ClientTokens, TokenHash},
     conversation::{Finding, FindingKind},
     repair::{Mode, RepairReport},
     telemetry::events::ExchangeEnded,
 };
-use axum::{Router, body::Body, http::StatusCode};
 use futures_util::StreamExt as _;
+use http::StatusCode;
+use http_body_util::{BodyDataStream, BodyExt as _, Empty};
 use serde_json::{Value, json};
-use tower_service::Service as _;
 
 use super::api::{answer, get, next_repairs};
 use crate::{
@@ -56,7 +57,7 @@ async fn ask(world: &World, model: &str) {
     world.settle().await;
 }
 
-async fn page(router: &Router, path: &str) -> Value {
+async fn page(router: &AdminService, path: &str) -> Value {
     let (status, _, text) = answer(router, get(path, &[])).await;
     assert_eq!(status, StatusCode::OK, "{path}: {text}");
     assert!(!text.contains(CANARY) && !text.contains('\u{202e}'), "{text}");
@@ -66,7 +67,7 @@ async fn page(router: &Router, path: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn failures_and_traffic_are_shown_with_their_names() {
     let world = world();
-    let router = admin_router(admin_of(&world.shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&world.shared, Readiness::new()));
     ask_three_times(&world).await;
     check_failures(&router).await;
     check_usage(&router).await;
@@ -82,7 +83,7 @@ async fn ask_three_times(world: &World) {
     ask(world, "bad").await;
 }
 
-async fn check_failures(router: &Router) {
+async fn check_failures(router: &AdminService) {
     let failures = page(router, "/admin/v1/failures").await;
     assert_eq!(failures["kept"], 2, "{failures}");
     let rows: Vec<Value> = failures["failures"].as_array().unwrap().clone();
@@ -127,7 +128,7 @@ async fn check_failures(router: &Router) {
     );
 }
 
-async fn check_usage(router: &Router) {
+async fn check_usage(router: &AdminService) {
     let usage = page(router, "/admin/v1/usage").await;
     let row = |name: &str, requests: u64, failures: u64, input: u64, output: u64| {
         json!({"name": name, "requests": requests, "failures": failures, "repaired": 0,
@@ -166,7 +167,7 @@ async fn check_usage(router: &Router) {
 #[tokio::test(start_paused = true)]
 async fn lanes_are_found_by_their_names() {
     let world = world();
-    let router = admin_router(admin_of(&world.shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&world.shared, Readiness::new()));
     ask(&world, "sonnet").await;
     let all = page(&router, "/admin/v1/sessions").await;
     let lane = &all["latest"][0];
@@ -226,7 +227,7 @@ fn failures_of_clients_do_not_hide_those_of_others() {
 }
 
 /// Returns the names of the events of a stream in the next seconds.
-async fn next_events(stream: &mut axum::body::BodyDataStream, seconds: u64) -> Vec<(String, Value)> {
+async fn next_events(stream: &mut BodyDataStream<ApiBody>, seconds: u64) -> Vec<(String, Value)> {
     let mut text = String::new();
     let end = tokio::time::sleep(Duration::from_secs(seconds));
     tokio::pin!(end);
@@ -248,13 +249,13 @@ async fn next_events(stream: &mut axum::body::BodyDataStream, seconds: u64) -> V
 #[tokio::test(start_paused = true)]
 async fn the_stream_sends_each_part_once_and_again_when_it_changes() {
     let world = world();
-    let mut router = admin_router(admin_of(&world.shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&world.shared, Readiness::new()));
     let request = http::Request::builder()
         .uri("/admin/v1/events")
         .header("host", "127.0.0.1:4748")
-        .body(Body::empty())
+        .body(Empty::<bytes::Bytes>::new())
         .unwrap();
-    let mut stream = router.call(request).await.unwrap().into_body().into_data_stream();
+    let mut stream = router.answer_request(request).await.into_body().into_data_stream();
     let parts = |events: &[(String, Value)]| -> Vec<String> {
         let names = events.iter().map(|(name, _)| name.clone());
         names.filter(|name| name != "tick").collect()
@@ -299,7 +300,7 @@ async fn the_stream_sends_each_part_once_and_again_when_it_changes() {
 
 #[tokio::test]
 async fn files_are_packed_and_kept_by_their_content() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let (_, head, index) = answer(&router, get("/", &[])).await;
     assert_eq!(head["cache-control"], "no-cache");
     let known = [("if-none-match", head["etag"].to_str().unwrap())];
@@ -340,14 +341,14 @@ async fn files_are_packed_and_kept_by_their_content() {
         .uri(format!("/assets/{version}/main.js"))
         .header("host", "127.0.0.1:4748")
         .header("accept-encoding", "gzip, br")
-        .body(Body::empty())
+        .body(Empty::<bytes::Bytes>::new())
         .unwrap();
-    let packed = router.clone().call(request).await.unwrap();
+    let packed = router.answer_request(request).await;
     assert_eq!(
         (&packed.headers()["content-encoding"], &packed.headers()["vary"]),
         (&"gzip".parse().unwrap(), &"accept-encoding".parse().unwrap())
     );
-    let bytes = axum::body::to_bytes(packed.into_body(), usize::MAX).await.unwrap();
+    let bytes = packed.into_body().collect().await.unwrap().to_bytes();
     let mut unpacked = String::new();
     flate2::read::GzDecoder::new(&bytes[..])
         .read_to_string(&mut unpacked)
@@ -379,7 +380,7 @@ async fn a_sketch_shows_the_call_that_a_finding_is_about() {
     let provider = Provider::start().await;
     for mode in [Mode::Repair, Mode::Observe, Mode::Strict] {
         let (shared, app) = app::before(provider.address()).mode(mode).start_shared().await;
-        let router = admin_router(admin_of(&shared, Readiness::new()));
+        let router = AdminService::new(admin_of(&shared, Readiness::new()));
         let mut news = shared.telemetry.dashboard_feed().subscribe();
         app.ask(post("/anthropic/v1/messages", &body)).await;
         let page = next_repairs(&router, &mut news).await;
@@ -433,7 +434,7 @@ async fn a_sketch_has_printable_ids_and_tools() {
     let body = json!({"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}).to_string();
     let provider = Provider::start().await;
     let (shared, app) = app::before(provider.address()).mode(Mode::Observe).start_shared().await;
-    let router = admin_router(admin_of(&shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&shared, Readiness::new()));
     let mut news = shared.telemetry.dashboard_feed().subscribe();
     app.ask(post("/anthropic/v1/messages", &body)).await;
     let page = next_repairs(&router, &mut news).await;

@@ -7,12 +7,12 @@ use std::{
 };
 
 use antiphon::{
-    admin::{AdminState, Readiness, admin_router, control::ActiveConfig},
+    admin::{AdminService, AdminState, Readiness, control::ActiveConfig},
     auth::{ClientTokens, TokenHash},
     late::{LateSettings, ToolSettings},
     ledger::{CommitStep, Ledger, RecordKey, RecordKind},
 };
-use axum::{Router, http::StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -67,14 +67,14 @@ fn world_with(ledger: &Arc<dyn Ledger>, change: impl FnOnce(&mut LateSettings)) 
 }
 
 /// Returns the admin listener of a world, which knows the token of `ann` alone.
-fn router(world: &World) -> Router {
+fn router(world: &World) -> AdminService {
     let state: AdminState = admin_of(&world.shared, Readiness::new());
     let in_force = (*state.control.active_config()).clone();
     state.control.set_active_config(ActiveConfig {
         clients: vec!["ann".to_owned()],
         ..in_force
     });
-    admin_router(state)
+    AdminService::new(state)
 }
 
 async fn ask(world: &World, client: &str, session: &str, log: &[Value]) {
@@ -121,7 +121,7 @@ async fn posts(world: &World, path_id: &str, content: &str) -> Answer {
 }
 
 /// Returns a page, and checks that it has no content.
-async fn page(router: &Router, query: &str) -> Value {
+async fn page(router: &AdminService, query: &str) -> Value {
     let (status, _, text) = answer(router, get(&format!("{PATH}{query}"), &[])).await;
     assert_eq!(status, StatusCode::OK, "{query}: {text}");
     assert!(!text.contains(CANARY), "{text}");

@@ -2,14 +2,14 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use antiphon::admin::{Readiness, admin_router};
+use antiphon::admin::{AdminService, Readiness};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
 use crate::support::{
-    app::{before, get_with},
+    app::{before, get_with, serve_admin},
     wire::Client,
 };
 
@@ -17,7 +17,7 @@ use crate::support::{
 async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, String)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = admin_router(crate::support::app::admin(readiness));
+    let router = AdminService::new(crate::support::app::admin(readiness));
     let exchanges = async {
         let mut answers = Vec::new();
         for (line, headers) in requests {
@@ -26,7 +26,7 @@ async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, St
         answers
     };
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        () = serve_admin(listener, router) => panic!("the server ended"),
         answers = exchanges => answers,
     }
 }
@@ -174,7 +174,7 @@ async fn a_connection_without_a_whole_head_is_closed() {
     let mut parts = before(([127, 0, 0, 1], 9).into())
         .with(|builder| builder.server.header_timeout = Duration::from_millis(50))
         .parts();
-    parts.admin = axum::Router::new().route("/livez", axum::routing::get(async || "ok"));
+    parts.admin = AdminService::starting();
     let running = antiphon::app::start(parts).await.unwrap();
     let mut silent = Client::connect(running.admin).await;
     assert_eq!(silent.rest().await, b"");

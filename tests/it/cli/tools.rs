@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{Readiness, admin_router},
+    admin::{AdminService, Readiness},
     config::VARIABLES,
 };
 
@@ -245,10 +245,10 @@ async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, St
     command.env("ANTIPHON_ADMIN_LISTEN", address.to_string());
     let readiness = Readiness::new();
     readiness.start_drain();
-    let router = admin_router(crate::support::app::admin(readiness));
+    let router = AdminService::new(crate::support::app::admin(readiness));
     let mut command = tokio::process::Command::from(command);
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        () = crate::support::app::serve_admin(listener, router) => panic!("the server ended"),
         output = command.output() => out(&output.unwrap()),
     }
 }

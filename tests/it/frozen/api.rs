@@ -1,7 +1,7 @@
 //! Pins the requests and answers of the admin API and of `/ledger/v1`, without texts for people.
 
-use antiphon::admin::{Readiness, admin_router};
-use axum::http::StatusCode;
+use antiphon::admin::{AdminService, Readiness};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 #[tokio::test]
 async fn the_admin_api_document_is_pinned() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let (status, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     assert_eq!(status, StatusCode::OK);
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -38,7 +38,7 @@ async fn the_ledger_api_document_is_pinned() {
 #[tokio::test]
 async fn health_answers_are_pinned() {
     let readiness = Readiness::new();
-    let router = admin_router(admin(readiness.clone()));
+    let router = AdminService::new(admin(readiness.clone()));
     let mut facts = Vec::new();
     for state in ["serving", "draining"] {
         for path in [
@@ -150,7 +150,7 @@ async fn the_ledger_api_is_pinned() {
 /// Checks the keys of real admin pages against the document that describes them.
 #[tokio::test]
 async fn admin_pages_have_the_documented_keys() {
-    let router = admin_router(admin(Readiness::new()));
+    let router = AdminService::new(admin(Readiness::new()));
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     let document: Value = serde_json::from_str(&text).unwrap();
     for (path, schema) in [

@@ -271,9 +271,9 @@ fn types_of_statuses_and_stream_errors_are_pinned() {
 
 #[tokio::test]
 async fn refusal_codes_of_the_admin_listener_are_pinned() {
-    let open = antiphon::admin::admin_router(admin(antiphon::admin::Readiness::new()));
-    let guarded = antiphon::admin::admin_router(api::with_token());
-    let guessed = antiphon::admin::admin_router(api::with_token());
+    let open = antiphon::admin::AdminService::new(admin(antiphon::admin::Readiness::new()));
+    let guarded = antiphon::admin::AdminService::new(api::with_token());
+    let guessed = antiphon::admin::AdminService::new(api::with_token());
     for guess in 0..10 {
         let guess = format!("Bearer {guess}");
         api::answer(&guessed, api::get("/metrics", &[("authorization", &guess)])).await;

@@ -33,7 +33,6 @@ const IMPURE: &[&str] = &[
     "DigestCache",
     "tracing",
     "rustls",
-    "axum",
     "std::net",
     "std::fs",
     "std::env",

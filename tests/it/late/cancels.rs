@@ -219,10 +219,7 @@ async fn an_owner_cancels_its_own_call() {
             break answer;
         }
     };
-    assert_eq!(
-        (mail.status(), &mail.json()["code"]),
-        (409, &json!("not_undoable"))
-    );
+    assert_eq!((mail.status(), &mail.json()["code"]), (409, &json!("not_undoable")));
     let asked = stage.posts(&path, &[("x-api-key", "sk-ann")], &json!({})).await;
     assert_eq!(
         (asked.status(), asked.json()),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{AdminState, Readiness, admin_router},
+    admin::{AdminService, AdminState, Readiness},
     ledger::{
         CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerSettings, RECORD_BYTES, SqliteLedger, check_health,
     },
@@ -30,7 +30,7 @@ fn open(path: &Path, settings: LedgerSettings) -> Arc<dyn Ledger> {
 
 /// Returns the status and the text of the verbose readiness check.
 pub(super) async fn readiness(ledger: &Arc<dyn Ledger>) -> (u16, String) {
-    let router = admin_router(AdminState {
+    let router = AdminService::new(AdminState {
         ledger: Arc::clone(ledger),
         ..admin(Readiness::new())
     });

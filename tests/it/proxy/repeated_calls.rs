@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    admin::{Readiness, admin_router},
+    admin::{AdminService, Readiness},
     auth::Caller,
     repair::Tier,
     session_table::{
@@ -163,7 +163,7 @@ async fn a_call_that_nobody_waited_for_counts_as_detached() {
     let page = app.telemetry.encode_metrics();
     let line = "antiphon_calls_repeated_total{first=\"detached\",tier=\"one_way\"} 1";
     assert!(page.contains(line), "{page}");
-    let router = admin_router(admin_of(&shared, Readiness::new()));
+    let router = AdminService::new(admin_of(&shared, Readiness::new()));
     let (status, _, text) = admin_answer(
         &router,
         get("/admin/v1/sessions", &[("authorization", "Bearer the token")]),

@@ -1,13 +1,13 @@
 //! Stuck sessions: a provider refuses a history again and again in words that the proxy does not know.
 
 use antiphon::{
-    admin::{Readiness, admin_router},
+    admin::{AdminService, Readiness},
     repair::Mode,
 };
-use axum::{Router, body::Body, http::StatusCode};
 use futures_util::StreamExt as _;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Empty};
 use serde_json::{Value, json};
-use tower_service::Service as _;
 
 use crate::{
     admin::api::{answer, get},
@@ -58,8 +58,8 @@ async fn send_times(world: &World, whose: (&str, &str), times: usize) {
     }
 }
 
-fn router(world: &World) -> Router {
-    admin_router(admin_of(&world.shared, Readiness::new()))
+fn router(world: &World) -> AdminService {
+    AdminService::new(admin_of(&world.shared, Readiness::new()))
 }
 
 /// Returns the page of stuck sessions.
@@ -421,11 +421,13 @@ fn echoes(words: &[String]) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the beginning of the event stream, with the first event of each part.
-async fn feed_text(router: &mut Router) -> String {
+async fn feed_text(router: &AdminService) -> String {
     let request = http::Request::builder()
         .uri("/admin/v1/events")
         .header("host", "127.0.0.1:4748");
-    let opened = router.call(request.body(Body::empty()).unwrap()).await.unwrap();
+    let opened = router
+        .answer_request(request.body(Empty::<bytes::Bytes>::new()).unwrap())
+        .await;
     let mut stream = opened.into_body().into_data_stream();
     let mut text = String::new();
     while !text.contains("event: sessions") {
@@ -456,9 +458,9 @@ async fn no_word_of_an_echoed_history_is_shown_anywhere() {
             assert_eq!((answer.status(), answer.text()), (400, echo.as_str()));
         }
         app.telemetry.flush_traces().await;
-        let mut router = admin_router(admin_of(&shared, Readiness::new()));
+        let router = AdminService::new(admin_of(&shared, Readiness::new()));
         let mut shown = vec![("log", lines.text()), ("metrics", app.telemetry.encode_metrics())];
-        shown.push(("feed", feed_text(&mut router).await));
+        shown.push(("feed", feed_text(&router).await));
         for path in ["stuck-sessions", "failures", "sessions", "usage", "repairs", "status"] {
             shown.push((path, answer(&router, get(&format!("/admin/v1/{path}"), &[])).await.2));
         }

@@ -4,10 +4,9 @@ use antiphon::{
     admin::{self, Readiness},
     repair::Mode,
 };
-use axum::body::{Body, to_bytes};
 use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
 use serde_json::{Value, json};
-use tower_service::Service as _;
 
 use crate::support::{
     app::admin_of,
@@ -30,14 +29,16 @@ fn ask(session: &str, words: &str) -> Vec<u8> {
 
 /// Returns the admin listener's answer.
 async fn admin(world: &World, method: Method, path: &str) -> (StatusCode, String) {
-    let mut router = admin::admin_router(admin_of(&world.shared, Readiness::new()));
+    let router = admin::AdminService::new(admin_of(&world.shared, Readiness::new()));
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header("host", "127.0.0.1:4748");
-    let answer = router.call(request.body(Body::empty()).unwrap()).await.unwrap();
+    let answer = router
+        .answer_request(request.body(Empty::<bytes::Bytes>::new()).unwrap())
+        .await;
     let status = answer.status();
-    let bytes = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
