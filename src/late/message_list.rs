@@ -2,11 +2,10 @@
 
 use super::{
     EventKind, LateError, LateStore,
-    operator_list::ListCursor,
-    operator_pages::read_page,
     outbox::{self, OutgoingRecord, Purpose},
+    page::{ListCursor, Page, PageScan},
 };
-use crate::ledger::{CommitOutcome, Index, Moment, Record, RecordKind, retry_conflicts};
+use crate::ledger::{CommitOutcome, Index, Moment, ROWS_MAX, Record, RecordKind, retry_conflicts};
 
 /// The prefix of a written id.
 const ID_PREFIX: &str = "msg_";
@@ -34,15 +33,6 @@ pub struct ListedMessage {
     pub is_dead: bool,
 }
 
-/// One page of messages.
-#[derive(Clone, Debug)]
-pub struct MessagePage {
-    /// The messages.
-    pub messages: Vec<ListedMessage>,
-    /// The cursor of the next page. `None` if this is the last.
-    pub next: Option<ListCursor>,
-}
-
 impl<'l> Messages<'l> {
     /// Returns the messages of a store.
     pub const fn of_store(late: &'l LateStore) -> Self {
@@ -55,9 +45,15 @@ impl<'l> Messages<'l> {
     }
 
     /// Returns one page of the messages of every caller.
-    pub async fn list(self, after: Option<ListCursor>, limit: usize, now: Moment) -> Result<MessagePage, LateError> {
-        let (messages, next) = read_page(self.0, RecordKind::Outgoing, after, limit, now, listed).await?;
-        Ok(MessagePage { messages, next })
+    pub async fn list(
+        self,
+        after: Option<ListCursor>,
+        limit: usize,
+        now: Moment,
+    ) -> Result<Page<ListedMessage>, LateError> {
+        PageScan::of_everyone(self.0, (RecordKind::Outgoing, ROWS_MAX), after, limit, now)
+            .list_records(|record| listed(&record))
+            .await
     }
 
     /// Has a message sent at once, also one that was given up. Returns `false` if there is none with this id.

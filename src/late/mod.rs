@@ -31,9 +31,9 @@ pub mod matching;
 mod message_list;
 mod noted_calls;
 mod operator_list;
-mod operator_pages;
 mod other_replicas;
 mod outbox;
+mod page;
 mod parking;
 mod pending;
 mod posting;
@@ -65,7 +65,7 @@ pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use cancels::{CancelAnswer, Cancels};
 pub use carry_over::CarryOver;
 pub use claims::{
-    ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentPage, IntentView, Intents,
+    ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentView, Intents,
     ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
 };
 pub use compactions::Compactions;
@@ -79,20 +79,19 @@ pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use leave_reason::LeaveReason;
-pub use message_list::{ListedMessage, MessagePage, Messages};
+pub use message_list::{ListedMessage, Messages};
 pub use noted_calls::NotedCall;
-pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
+pub use operator_list::{ListedResult, OperatorList, list_for_operator};
 pub use outbox::{OutgoingRecord, Purpose};
+pub use page::{ListCursor, Page};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult};
+pub use queries::{CallFilter, FoundCall, NamedCallRecord, NamedResult};
 pub use read_result::ReadResult;
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use request_marks::{mark_in_request, read_for_request};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
-pub use tasks::{
-    LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskPage, TaskSecret, TaskState, UserTasks,
-};
+pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
 pub use wait_reason::WaitReason;
 pub use webhook::WebhookSettings;
 

@@ -3,15 +3,12 @@
 //! One page reads a bounded number of records, bytes and callers. It may therefore have few rows, or none, although more
 //! follow after its cursor. No row contains the content of a result or the input of a call.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    time::Duration,
-};
-
-use tokio::time::Instant;
+use std::collections::HashSet;
 
 use super::{
-    LateError, LateStore, matching, parking,
+    LateError, LateStore, matching,
+    page::{ListCursor, Page, PageScan},
+    parking,
     pending::delivery_value,
     record_names,
     records::{ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult},
@@ -19,22 +16,11 @@ use super::{
     wait_reason::WaitReason,
 };
 use crate::{
-    auth::{Owner, Principal, PrincipalHash},
+    auth::{Owner, Principal},
     clock,
     ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
     repair::Tier,
 };
-
-/// Records that one page reads at most.
-const RECORDS_MAX: usize = 4096;
-/// Bytes of records after which a page ends: 32 MiB.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Lists of records that one page reads at most: at least one for each caller.
-const READS_MAX: usize = 512;
-/// Time after which a page ends.
-const READ_TIME: Duration = Duration::from_secs(1);
-/// Callers that one read returns.
-const PRINCIPALS_READ: usize = 64;
 
 /// A list for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,15 +49,6 @@ impl OperatorList {
             Self::Evidence => (RecordKind::RefusedResult, 64),
         }
     }
-}
-
-/// The place of a row. A page begins after such a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListCursor {
-    /// The owner of the record.
-    pub principal: PrincipalHash,
-    /// The place of the record.
-    pub place: u64,
 }
 
 /// A call or a posted result, without its content.
@@ -103,137 +80,58 @@ pub struct ListedResult {
     pub reason: WaitReason,
 }
 
-/// One page of a list, by caller and then by age, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperatorPage {
-    /// The rows.
-    pub rows: Vec<ListedResult>,
-    /// The cursor of the next page. `None` if this is the last.
-    pub next: Option<ListCursor>,
-}
-
 /// Returns the page after `after`, with `limit` rows at most.
 pub async fn list_for_operator(
     late: &LateStore,
     list: OperatorList,
     after: Option<ListCursor>,
     limit: usize,
-) -> Result<OperatorPage, LateError> {
+) -> Result<Page<ListedResult>, LateError> {
     // Without a service nothing is recorded.
     if !late.is_used() {
-        return Ok(OperatorPage::default());
+        return Ok(Page::EMPTY);
     }
-    let (kind, _) = list.source();
-    let mut scan = ListScan::new(late, list, limit);
-    // The caller of the last row may have more.
-    let mut principals: VecDeque<PrincipalHash> = after.iter().map(|after| after.principal).collect();
-    let mut last = after.map(|after| after.principal);
-    let mut place = after.map_or(0, |after| after.place);
-    loop {
-        let Some(principal) = principals.pop_front() else {
-            let more = late.0.ledger.list_principals(kind, last, PRINCIPALS_READ).await?;
-            if more.is_empty() {
-                return Ok(scan.into_page(None));
-            }
-            principals = more.into();
-            continue;
-        };
-        if let Some(next) = scan.read_principal(principal, place).await? {
-            return Ok(scan.into_page(Some(next)));
+    let reader = RowReader::new(late, list);
+    let mut scan = PageScan::of_everyone(late, list.source(), after, limit, reader.now);
+    while let Some(mut batch) = scan.next_batch().await? {
+        if list == OperatorList::Waiting {
+            batch = reader.read_calls(batch).await?;
+            scan.count_bytes(batch.iter().map(|(_, record)| record.value.len()).sum());
         }
-        (last, place) = (Some(principal), 0);
+        for placed in batch {
+            if let Some(row) = reader.listed(&placed) {
+                scan.add_row(placed.0, row);
+            }
+        }
     }
+    Ok(scan.into_page())
 }
 
-/// The reading of one page.
-struct ListScan<'l> {
+/// Makes rows of records.
+struct RowReader<'l> {
     late: &'l LateStore,
     list: OperatorList,
-    limit: usize,
-    rows: Vec<ListedResult>,
     now: Moment,
     /// Indexes of parked results whose match settles by itself.
     unsettled: HashSet<Index>,
-    reads: usize,
-    records: usize,
-    bytes: usize,
-    ends_at: Instant,
 }
 
-impl<'l> ListScan<'l> {
-    fn new(late: &'l LateStore, list: OperatorList, limit: usize) -> Self {
+impl<'l> RowReader<'l> {
+    fn new(late: &'l LateStore, list: OperatorList) -> Self {
         Self {
             late,
             list,
-            limit,
-            rows: Vec::new(),
             now: clock::unix_time(),
             unsettled: if list == OperatorList::Parked {
                 late.0.settle_queue.queued_indexes()
             } else {
                 HashSet::new()
             },
-            reads: 0,
-            records: 0,
-            bytes: 0,
-            ends_at: clock::now() + READ_TIME,
         }
-    }
-
-    /// Reads the records of one owner after `place`. Returns the cursor after which the page ends, or `None` once all
-    /// were read.
-    async fn read_principal(
-        &mut self,
-        principal: PrincipalHash,
-        mut place: u64,
-    ) -> Result<Option<ListCursor>, LateError> {
-        let (kind, batch) = self.list.source();
-        loop {
-            if self.is_spent() {
-                return Ok(Some(ListCursor { principal, place }));
-            }
-            let ledger = &self.late.0.ledger;
-            let page = ledger.list_after(kind, principal, place, batch, self.now).await?;
-            self.reads += 1;
-            self.records += page.len();
-            self.bytes += page.iter().map(|(_, record)| record.value.len()).sum::<usize>();
-            let Some((last, _)) = page.last() else {
-                return Ok(None);
-            };
-            place = *last;
-            let is_last = page.len() < batch;
-            self.append_rows(page).await?;
-            // One row more than wanted tells that there is a next page.
-            if self.rows.len() > self.limit {
-                self.rows.truncate(self.limit);
-                return Ok(self.rows.last().map(|row| row.cursor));
-            }
-            if is_last {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Returns `true` if the page has read enough.
-    fn is_spent(&self) -> bool {
-        self.reads >= READS_MAX
-            || self.records >= RECORDS_MAX
-            || self.bytes >= BYTES_MAX
-            || clock::now() >= self.ends_at
-    }
-
-    async fn append_rows(&mut self, page: Vec<PlacedRecord>) -> Result<(), LateError> {
-        let page = match self.list {
-            OperatorList::Waiting => self.read_calls(page).await?,
-            _ => page,
-        };
-        let rows: Vec<ListedResult> = page.iter().filter_map(|placed| self.listed(placed)).collect();
-        self.rows.extend(rows);
-        Ok(())
     }
 
     /// Replaces the deliveries that wait by the records of their calls.
-    async fn read_calls(&mut self, page: Vec<PlacedRecord>) -> Result<Vec<PlacedRecord>, LateError> {
+    async fn read_calls(&self, page: Vec<PlacedRecord>) -> Result<Vec<PlacedRecord>, LateError> {
         let waiting = page
             .into_iter()
             .filter(|(_, record)| record.value != delivery_value::RECEIVED);
@@ -246,13 +144,8 @@ impl<'l> ListScan<'l> {
         };
         let (places, keys): (Vec<u64>, Vec<RecordKey>) = waiting.map(key).unzip();
         let calls = self.late.0.ledger.read(keys, self.now).await?;
-        let found: Vec<PlacedRecord> = places
-            .into_iter()
-            .zip(calls)
-            .filter_map(|(place, call)| Some((place, call?)))
-            .collect();
-        self.bytes += found.iter().map(|(_, record)| record.value.len()).sum::<usize>();
-        Ok(found)
+        let found = places.into_iter().zip(calls);
+        Ok(found.filter_map(|(place, call)| Some((place, call?))).collect())
     }
 
     /// Returns the row of a record. `None` if the record does not belong into the list.
@@ -368,9 +261,5 @@ impl<'l> ListScan<'l> {
             call_id: refused.call_id,
             service: Some(refused.posted.service),
         })
-    }
-
-    fn into_page(self, next: Option<ListCursor>) -> OperatorPage {
-        OperatorPage { rows: self.rows, next }
     }
 }

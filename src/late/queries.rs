@@ -8,6 +8,7 @@ use super::{
     LateError, LateStore,
     calls::{CallQuery, FoundResult},
     matching,
+    page::{ListCursor, Page, PageScan},
     pending::{Reading, delivery_value},
     read_result::ReadResult,
     record_names,
@@ -41,15 +42,6 @@ pub struct CallFilter {
     pub is_open: bool,
     /// The hash of the session. `None` for the calls of all sessions.
     pub session: Option<[u8; 32]>,
-}
-
-/// One page of the calls of a caller.
-#[derive(Debug)]
-pub struct CallPage {
-    /// The calls: those with results in posting order, those that still run in the order of their recording.
-    pub calls: Vec<NamedCallRecord>,
-    /// The cursor of the next page. `None` if this is the last.
-    pub next: Option<u64>,
 }
 
 /// A recorded call of a body.
@@ -123,14 +115,15 @@ fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) 
 }
 
 impl LateStore {
-    /// Returns one page of the caller's calls. The first page is after 0.
+    /// Returns one page of the caller's calls: those with results in posting order, those that still run in the order of
+    /// their recording. The first page is after 0.
     pub async fn list_calls(
         &self,
         caller: Caller,
         filter: CallFilter,
         after: u64,
         limit: usize,
-    ) -> Result<CallPage, LateError> {
+    ) -> Result<Page<NamedCallRecord, u64>, LateError> {
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
         // Deliveries are inserted with their results, so their order is the posting order.
         let kind = if filter.is_open {
@@ -138,50 +131,47 @@ impl LateStore {
         } else {
             RecordKind::Delivery
         };
-        let (mut found, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
-        // One more than asked for tells that there is a next page.
-        while found.len() <= limit {
-            let page = self.0.ledger.list_after(kind, principal, after, ROWS_MAX, now).await?;
-            let Some((last, _)) = page.last() else { break };
-            (after, found) = (*last, append_page(self, caller, filter, page, found).await?);
+        let after = ListCursor {
+            principal,
+            place: after,
+        };
+        let mut scan = PageScan::of_caller(self, (kind, ROWS_MAX), after, limit.clamp(1, ROWS_MAX), now);
+        while let Some(batch) = scan.next_batch().await? {
+            for (place, call) in listed_calls(self, caller, filter, batch, now).await? {
+                scan.add_row(place, call);
+            }
         }
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        Ok(CallPage {
-            next: found.last().map(|(place, _)| *place).filter(|_| has_more),
-            calls: found.into_iter().map(|(_, call)| call).collect(),
-        })
+        Ok(scan.into_page().map_next(|next| next.place))
     }
 }
 
-/// Appends those calls of one page of records that the filter wants, each with its place.
-async fn append_page(
+/// Returns those calls of a batch of records that the filter wants, each with its place.
+async fn listed_calls(
     late: &LateStore,
     caller: Caller,
     filter: CallFilter,
-    page: Vec<PlacedRecord>,
-    mut found: Vec<(u64, NamedCallRecord)>,
+    batch: Vec<PlacedRecord>,
+    now: Moment,
 ) -> Result<Vec<(u64, NamedCallRecord)>, LateError> {
-    let now = clock::unix_time();
     let of_session = |call: &RecordedCall| filter.session.is_none() || call.session == filter.session;
     if filter.is_open {
-        for (place, record) in page {
-            let call = RecordedCall::decode(&record.value);
-            let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
-            found.extend(call.filter(runs).map(|call| (place, (record.key.name, call))));
-        }
-        return Ok(found);
+        let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
+        let open = batch.into_iter().filter_map(|(place, record)| {
+            let call = RecordedCall::decode(&record.value).filter(runs)?;
+            Some((place, (record.key.name, call)))
+        });
+        return Ok(open.collect());
     }
-    let waiting = page
+    let waiting = batch
         .iter()
         .filter(|(_, record)| record.value != delivery_value::RECEIVED);
     let (places, names): (Vec<u64>, Vec<RecordName>) = waiting.map(|(place, record)| (*place, record.key.name)).unzip();
     let records = read_all(&*late.0.ledger, call_keys(caller, &names), now).await?;
-    for (place, record) in places.into_iter().zip(&records) {
-        let call = record.as_ref().and_then(posted_call);
-        found.extend(call.filter(|(_, call)| of_session(call)).map(|call| (place, call)));
-    }
-    Ok(found)
+    let posted = places.into_iter().zip(&records).filter_map(|(place, record)| {
+        let call = posted_call(record.as_ref()?)?;
+        of_session(&call.1).then_some((place, call))
+    });
+    Ok(posted.collect())
 }
 
 impl LateStore {
@@ -203,7 +193,7 @@ impl LateStore {
             }
         }
         let page = self.list_calls(caller, CallFilter::default(), start, ROWS_MAX).await?;
-        Ok(page.calls)
+        Ok(page.rows)
     }
 
     /// Returns the calls with these names that have a posted result, in posting order, without their contents.

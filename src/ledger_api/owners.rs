@@ -122,11 +122,11 @@ async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> 
     };
     let page = api.late.list_calls(owner, filter, query.after, query.limit).await?;
     let contents = if query.has_content {
-        read_contents(api, owner, &page.calls).await?
+        read_contents(api, owner, &page.rows).await?
     } else {
         Vec::new()
     };
-    let rows = page.calls.iter().enumerate().map(|(at, (name, call))| {
+    let rows = page.rows.iter().enumerate().map(|(at, (name, call))| {
         let content = contents.get(at).and_then(Option::as_deref);
         ListedCallView::of_call(name, call, content)
     });

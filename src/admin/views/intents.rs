@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::{caller_names::CallerNames, late_results::format_cursor, rfc3339_date};
 use crate::{
-    late::{IntentPage, IntentState, LateStore, ListedIntent, Resolution},
+    late::{IntentState, LateStore, ListedIntent, Page, Resolution},
     ledger::HashPrefix,
     printable::printable_name,
 };
@@ -117,10 +117,10 @@ struct ListedIntentView {
 }
 
 /// Returns a page of intents. `clients` are the names of the client tokens.
-pub(in crate::admin) fn intents_page(late: &LateStore, page: IntentPage, clients: &[String]) -> IntentsPage {
+pub(in crate::admin) fn intents_page(late: &LateStore, page: Page<ListedIntent>, clients: &[String]) -> IntentsPage {
     let names = CallerNames::new(late, clients);
     IntentsPage {
-        intents: page.intents.into_iter().map(|row| intent_view(&names, row)).collect(),
+        intents: page.rows.into_iter().map(|row| intent_view(&names, row)).collect(),
         next: page.next.map(format_cursor),
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     api::query::read_number,
     auth::PrincipalHash,
     clock,
-    late::{LateStore, ListCursor, ListedResult, OperatorList, OperatorPage, WaitReason},
+    late::{LateStore, ListCursor, ListedResult, OperatorList, Page, WaitReason},
     ledger::HashPrefix,
     printable::printable_name,
 };
@@ -99,7 +99,7 @@ struct LateResultView {
 pub(in crate::admin) fn late_results_page(
     late: &LateStore,
     state: LateStateView,
-    page: OperatorPage,
+    page: Page<ListedResult>,
     clients: &[String],
 ) -> LateResultsPage {
     let names = CallerNames::new(late, clients);

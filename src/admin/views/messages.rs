@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{late_results::format_cursor, rfc3339_date};
-use crate::late::{ListedMessage, MessagePage};
+use crate::late::{ListedMessage, Page};
 
 /// One page of messages.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,7 +35,7 @@ struct MessageView {
 }
 
 /// Returns the page as it is shown.
-pub(in crate::admin) fn messages_page(page: MessagePage) -> MessagesPage {
+pub(in crate::admin) fn messages_page(page: Page<ListedMessage>) -> MessagesPage {
     let view = |message: ListedMessage| MessageView {
         message: message.id,
         event: message.event,
@@ -46,7 +46,7 @@ pub(in crate::admin) fn messages_page(page: MessagePage) -> MessagesPage {
         next_try: (!message.is_dead).then(|| rfc3339_date(message.due_at)),
     };
     MessagesPage {
-        messages: page.messages.into_iter().map(view).collect(),
+        messages: page.rows.into_iter().map(view).collect(),
         next: page.next.map(format_cursor),
     }
 }

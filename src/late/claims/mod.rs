@@ -13,7 +13,7 @@ use crate::auth::Caller;
 
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
-pub use operators::{IntentPage, ListedIntent, Resolution, ResolveOutcome};
+pub use operators::{ListedIntent, Resolution, ResolveOutcome};
 pub use replaying::ReplayedResult;
 
 /// Access to the intents of a store. Every method judges leases and windows as of `now`.

@@ -10,10 +10,9 @@ use crate::{
             records::{ContentPlace, IntentRecord, IntentResult},
             rules, storing,
         },
-        operator_list::ListCursor,
-        operator_pages::read_page,
+        page::{ListCursor, Page, PageScan},
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKind, retry_conflicts},
+    ledger::{CommitOutcome, Moment, ROWS_MAX, Record, RecordKind, retry_conflicts},
     repair::Tier,
 };
 
@@ -96,27 +95,16 @@ async fn try_resolve(
     Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
 }
 
-/// One page of a list of intents.
-#[derive(Debug)]
-pub struct IntentPage {
-    /// The intents, by caller, then the oldest first.
-    pub intents: Vec<ListedIntent>,
-    /// The cursor of the next page. `None` if this is the last.
-    pub next: Option<ListCursor>,
-}
-
 impl Intents<'_> {
     /// Returns one page of the intents of every caller that are in one of `states`.
-    ///
-    /// It reads the intents of a bounded number of callers, so that it may have no rows and still a next page.
     pub async fn list(
         self,
         states: &[IntentState],
         after: Option<ListCursor>,
         limit: usize,
         now: Moment,
-    ) -> Result<IntentPage, LateError> {
-        let pick = |record: &Record| {
+    ) -> Result<Page<ListedIntent>, LateError> {
+        let pick = |record: Record| {
             let intent = IntentRecord::decode(&record.value)?;
             let state = rules::state_at(&intent, now);
             let id = IntentId::of_record(&record.key.principal, &record.key.name);
@@ -124,8 +112,9 @@ impl Intents<'_> {
                 .contains(&state)
                 .then(|| listed(record.key.principal, id, state, intent))
         };
-        let (intents, next) = read_page(self.0, RecordKind::Intent, after, limit, now, pick).await?;
-        Ok(IntentPage { intents, next })
+        PageScan::of_everyone(self.0, (RecordKind::Intent, ROWS_MAX), after, limit, now)
+            .list_records(pick)
+            .await
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
             storing::{StoredIntent, intent_key},
         },
         matching,
+        page::{ListCursor, Page, PageScan},
         pending::delivery_value,
         queries::whole_content,
         records::{RecordedCall, RecordedCallState},
@@ -24,9 +25,7 @@ use crate::{
 
 /// The most records of one read. Their results are in memory together.
 const READ_ROWS: usize = 256;
-/// The most reads of one page: most calls have their answer, and are no task any more.
-const READS_MAX: usize = 32;
-/// The number of tasks at which a page is full.
+/// The most tasks of one page.
 const PAGE_TASKS: usize = 100;
 /// The longest result that a list contains, in bytes.
 const RESULT_BYTES_MAX: u64 = 16 * 1024;
@@ -142,54 +141,36 @@ impl std::fmt::Debug for ListedTask {
     }
 }
 
-/// One page of tasks.
-#[derive(Debug)]
-pub struct TaskPage {
-    /// The tasks: intents, then calls, each in the order of their recording.
-    pub tasks: Vec<ListedTask>,
-    /// The cursor of the next page. `None` if this is the last.
-    pub next: Option<TaskCursor>,
-}
-
 impl UserTasks<'_> {
-    /// Returns one page of the tasks of a link's owner.
-    pub async fn list(self, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
+    /// Returns one page of the tasks of a link's owner: intents, then calls, each in the order of their recording.
+    pub async fn list(self, owner: Caller, after: TaskCursor) -> Result<Page<ListedTask, TaskCursor>, LateError> {
         let now = clock::unix_time();
-        let (kind, mut place) = match after {
+        let (kind, place) = match after {
             TaskCursor::Calls(place) => (RecordKind::Call, place),
             TaskCursor::Intents(place) => (RecordKind::Intent, place),
         };
-        let (principal, mut tasks) = (*owner.principal().as_bytes(), Vec::new());
-        for _ in 0..READS_MAX {
-            let list = self.0.0.ledger.list_after(kind, principal, place, READ_ROWS, now);
-            let page = list.await?;
-            let Some((last, _)) = page.last() else {
-                let next = matches!(after, TaskCursor::Intents(_)).then_some(TaskCursor::Calls(0));
-                return Ok(TaskPage { tasks, next });
-            };
-            place = *last;
-            tasks.extend(match after {
-                TaskCursor::Calls(_) => tasks_of_calls(self.0, owner, page, now).await?,
-                TaskCursor::Intents(_) => tasks_of_intents(page, now),
+        let start = ListCursor {
+            principal: *owner.principal().as_bytes(),
+            place,
+        };
+        // Most calls have their answer, and are no task any more, so that there is a limit.
+        let mut scan = PageScan::of_caller(self.0, (kind, READ_ROWS), start, PAGE_TASKS, now).with_budget();
+        if matches!(after, TaskCursor::Intents(_)) {
+            let page = scan.list_records(|record| task_of_intent(record, now)).await?;
+            let page = page.map_next(|next| TaskCursor::Intents(next.place));
+            let next = page.next.unwrap_or(TaskCursor::Calls(0));
+            return Ok(Page {
+                next: Some(next),
+                ..page
             });
-            if tasks.len() >= PAGE_TASKS {
-                break;
+        }
+        while let Some(batch) = scan.next_batch().await? {
+            for (place, task) in tasks_of_calls(self.0, owner, batch, now).await? {
+                scan.add_row(place, task);
             }
         }
-        let next = match after {
-            TaskCursor::Calls(_) => TaskCursor::Calls(place),
-            TaskCursor::Intents(_) => TaskCursor::Intents(place),
-        };
-        Ok(TaskPage {
-            tasks,
-            next: Some(next),
-        })
+        Ok(scan.into_page().map_next(|next| TaskCursor::Calls(next.place)))
     }
-}
-
-fn tasks_of_intents(page: Vec<PlacedRecord>, now: Moment) -> Vec<ListedTask> {
-    let records = page.into_iter();
-    records.filter_map(|(_, record)| task_of_intent(record, now)).collect()
 }
 
 async fn tasks_of_calls(
@@ -197,14 +178,14 @@ async fn tasks_of_calls(
     owner: Caller,
     page: Vec<PlacedRecord>,
     now: Moment,
-) -> Result<Vec<ListedTask>, LateError> {
-    let decode = |(_, record): PlacedRecord| Some((record.key, RecordedCall::decode(&record.value)?));
-    let calls: Vec<(RecordKey, RecordedCall)> = page.into_iter().filter_map(decode).collect();
+) -> Result<Vec<(u64, ListedTask)>, LateError> {
+    let decode = |(place, record): PlacedRecord| Some((place, (record.key, RecordedCall::decode(&record.value)?)));
+    let (places, calls): (Vec<u64>, Vec<(RecordKey, RecordedCall)>) = page.into_iter().filter_map(decode).unzip();
     let unknown = unknown_intents(late, &calls, now).await?;
     let waiting = waiting_results(late, owner, &calls, now).await?;
     let contents = contents_of(late, &calls, &waiting, now).await?;
     let mut tasks = Vec::new();
-    for (key, call) in calls {
+    for (place, (key, call)) in places.into_iter().zip(calls) {
         // It is listed as an intent, which can be resolved.
         if call.intent.is_some_and(|intent| unknown.contains(&intent)) {
             continue;
@@ -214,7 +195,7 @@ async fn tasks_of_calls(
             continue;
         };
         let posted = call.posted.as_ref();
-        tasks.push(ListedTask {
+        let task = ListedTask {
             id: TaskId::Call(key.name),
             state,
             started_at: call.opened_at,
@@ -224,7 +205,8 @@ async fn tasks_of_calls(
             is_waiting,
             tool: call.tool,
             session: call.session_label,
-        });
+        };
+        tasks.push((place, task));
     }
     Ok(tasks)
 }

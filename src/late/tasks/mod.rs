@@ -4,7 +4,7 @@ mod links;
 mod listing;
 
 pub use links::{LINK_TTL_MAX, MadeLink, TaskLink, TaskSecret};
-pub use listing::{ListedTask, TaskCursor, TaskId, TaskPage, TaskState};
+pub use listing::{ListedTask, TaskCursor, TaskId, TaskState};
 
 use super::{
     LateError, LateStore,

@@ -27,7 +27,7 @@ pub(in crate::ledger_api) async fn list_tasks(
 ) -> Result<Response<ApiBody>, Problem> {
     let page = UserTasks::of_store(&api.late).list(link.owner, after).await?;
     let views = page
-        .tasks
+        .rows
         .into_iter()
         .map(|task| TaskView::of_task(task, link.may_resolve));
     let view = TaskListView {

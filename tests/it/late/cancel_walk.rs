@@ -328,12 +328,7 @@ impl Walk {
     async fn waiting(&self, failed: Option<&(String, u32)>) -> Option<ListedMessage> {
         let (id, failures) = failed?;
         let page = Messages::of_store(&self.late).list(None, 10_000, unix_time());
-        let message = page
-            .await
-            .unwrap()
-            .messages
-            .into_iter()
-            .find(|message| message.id == *id)?;
+        let message = page.await.unwrap().rows.into_iter().find(|message| message.id == *id)?;
         assert!(message.is_dead || message.tries == *failures, "{message:?}");
         Some(message)
     }

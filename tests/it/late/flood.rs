@@ -71,7 +71,7 @@ async fn open_calls(store: &LateStore, caller: Caller) -> usize {
         is_open: true,
         session: None,
     };
-    store.list_calls(caller, filter, 0, 100).await.unwrap().calls.len()
+    store.list_calls(caller, filter, 0, 100).await.unwrap().rows.len()
 }
 
 /// Five minutes of 60 calls a second, each answered by its client, while each commit takes 100 ms.

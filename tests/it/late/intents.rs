@@ -508,7 +508,7 @@ async fn a_lease_that_ends_is_taken_over_but_never_that_of_a_one_way_tool() {
         .await
         .unwrap();
     assert_eq!(
-        listed.intents.iter().map(|listed| listed.id).collect::<Vec<_>>(),
+        listed.rows.iter().map(|listed| listed.id).collect::<Vec<_>>(),
         [granted.intent]
     );
     let resolved = intents

@@ -442,7 +442,7 @@ impl World {
             .list_calls(caller, antiphon::late::CallFilter::default(), 0, 999)
             .await
             .unwrap();
-        let contents = self.late.read_contents(caller, &found.calls, near_deadline()).await;
+        let contents = self.late.read_contents(caller, &found.rows, near_deadline()).await;
         let found: BTreeSet<String> = contents.unwrap().into_iter().flatten().collect();
         let expected = self.model.calls.iter();
         let expected =

@@ -213,7 +213,7 @@ async fn a_try_that_does_not_end_is_begun_again() {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         ledger.slow_down(Duration::ZERO);
         let waiting = Messages::of_store(&late).list(None, 9, clock::unix_time()).await;
-        let tries: Vec<u32> = waiting.unwrap().messages.iter().map(|message| message.tries).collect();
+        let tries: Vec<u32> = waiting.unwrap().rows.iter().map(|message| message.tries).collect();
         assert_eq!(tries, [failed], "works after {works_after} s");
     }
 }
@@ -238,7 +238,7 @@ async fn a_request_replaces_a_message_that_cannot_be_decoded() {
     let answer = late.cancels().request(caller, ID.as_bytes()).await.unwrap();
     assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRequested));
     let waiting = Messages::of_store(&late).list(None, 9, now).await.unwrap();
-    assert_eq!(waiting.messages.len(), 1);
+    assert_eq!(waiting.rows.len(), 1);
 }
 
 /// Receivers that are slow or hang get their messages at their own pace. One that works waits for none of them, and
@@ -363,6 +363,6 @@ async fn a_message_that_a_used_connection_has_lost_is_sent_again_at_once() {
             .collect();
         assert_eq!(ids.len(), arrivals, "{ids:?}");
         let waiting = Messages::of_store(&late).list(None, 99, clock::unix_time()).await;
-        assert_eq!(waiting.unwrap().messages.len(), 0, "each was received");
+        assert_eq!(waiting.unwrap().rows.len(), 0, "each was received");
     }
 }

@@ -307,7 +307,7 @@ impl Scene<'_> {
         let page = Messages::of_store(&self.world.shared.late)
             .list(None, 1_000, unix_time())
             .await;
-        page.unwrap().messages.len()
+        page.unwrap().rows.len()
     }
 
     /// The client closes the session.
