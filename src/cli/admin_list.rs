@@ -1,19 +1,15 @@
 //! Lists of the admin API as tables, and the client of the commands that change what they show.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::{Value, json};
 
 use super::{
     api_client::{AdminFlags, ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
-    output::{OutputFormat, write_document},
-    table::write_table,
+    output::{OutputFormat, write_document, write_note},
+    table::{NO_VALUE, Table},
 };
 use crate::printable::printable_text;
 
@@ -22,8 +18,6 @@ const ADMIN_TOKEN: SecretPlace = SecretPlace {
     variable: "ANTIPHON_ADMIN_TOKEN",
     flag: "--token-file",
 };
-/// Text of a cell without a value.
-const NO_VALUE: &str = "-";
 
 /// Flags of requests to the admin listener.
 #[derive(Debug, clap::Args)]
@@ -104,15 +98,14 @@ impl AdminList<'_> {
             return Ok(ExitCode::SUCCESS);
         }
         if rows.is_empty() {
-            note(self.empty);
+            write_note(self.empty);
         } else {
-            let heads = self.columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+            let heads: Vec<&str> = self.columns.iter().map(|(head, _)| *head).collect();
             let cells = |row: &Value| self.columns.iter().map(|(_, members)| cell(row, members)).collect();
-            let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows.iter().map(cells)).collect();
-            write_table(&mut out, &lines)?;
+            Table::new(&heads).write_page(&mut out, rows.iter().map(cells).collect())?;
         }
         if let Some(next) = page["next"].as_str() {
-            note(&format!(
+            write_note(&format!(
                 "there are more: continue with --after {}",
                 printable_text(next)
             ));
@@ -137,14 +130,9 @@ pub(super) fn report_refusal(refusal: &RefusedReply, subject: &str) -> ExitCode 
         "" => "the answer has no message: it may come from another server, so check --url".to_owned(),
         message => printable_text(message),
     };
-    note(&format!(
+    write_note(&format!(
         "antiphon: {subject}: refused with {}: {message}",
         refusal.status.as_u16()
     ));
     ExitCode::FAILURE
-}
-
-/// Writes a message to standard error. A closed one must not change the exit code.
-fn note(text: &str) {
-    drop(writeln!(io::stderr().lock(), "{text}"));
 }

@@ -1,16 +1,13 @@
 //! `antiphon store ls`: the records of the ledger in pages, readable and without their content.
 
-use std::{
-    io::{self, Write},
-    ops::ControlFlow,
-};
+use std::{io::Write, ops::ControlFlow};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use super::{
     output::{OutputFormat, write_document},
-    table,
+    table::{NO_VALUE, Table},
     time_format::format_time,
 };
 use crate::{
@@ -18,8 +15,12 @@ use crate::{
     ledger::{InspectedRow, KindTotal, LedgerError, Moment, Record, RecordKind, StoreInspector},
 };
 
-/// Text of a cell without a value.
-const NO_VALUE: &str = "-";
+/// Names of the columns.
+const HEADS: [&str; 11] = [
+    "KIND", "STATE", "CALL", "TOOL", "CALLER", "SESSION", "AGE", "SIZE", "EXPIRES", "ROW", "NAME",
+];
+/// The number of columns without `--verbose`.
+const SHORT_HEADS: usize = 9;
 
 /// Flags of `antiphon store ls`.
 #[derive(Debug, clap::Args)]
@@ -60,7 +61,13 @@ pub(super) fn list_records(
     let totals = store.kind_totals()?;
     match format {
         OutputFormat::Text => {
-            write_table(out, &rows, flags.verbose, now)?;
+            let heads = if flags.verbose {
+                &HEADS[..]
+            } else {
+                &HEADS[..SHORT_HEADS]
+            };
+            let cells = rows.iter().map(|listed| row_cells(listed, flags.verbose, now));
+            Table::new(heads).write_page(out, cells.collect())?;
             for total in &totals {
                 let (kind, records) = (label_or_unknown(total.kind), format_count(total.records, "record"));
                 writeln!(out, "total: {kind}: {records}, {} bytes", total.bytes)?;
@@ -111,25 +118,6 @@ fn summarize_row(store: &impl StoreInspector, record: &Record) -> Result<RecordS
     let key = call_of_record(record);
     let call = key.map(|key| store.find_record(&key)).transpose()?.flatten();
     Ok(summarize_record(record, call.as_ref()))
-}
-
-/// Writes the rows with columns as wide as their widest cell.
-fn write_table(out: &mut impl Write, rows: &[ListedRecord], is_verbose: bool, now: Moment) -> io::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut head = [
-        "KIND", "STATE", "CALL", "TOOL", "CALLER", "SESSION", "AGE", "SIZE", "EXPIRES",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if is_verbose {
-        head.extend(["ROW", "NAME"].map(str::to_owned));
-    }
-    let lines: Vec<Vec<String>> = std::iter::once(head)
-        .chain(rows.iter().map(|listed| row_cells(listed, is_verbose, now)))
-        .collect();
-    table::write_table(out, &lines)
 }
 
 /// Returns the cells of one line.

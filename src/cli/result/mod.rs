@@ -1,4 +1,4 @@
-//! `antiphon result post | list | show | ack | withdraw`: a client of `/ledger/v1` of a running proxy.
+//! `antiphon result post | ls | show | ack | withdraw`: a client of `/ledger/v1` of a running proxy.
 
 mod arguments;
 mod content;
@@ -7,7 +7,6 @@ mod document;
 mod report;
 mod requests;
 mod rows;
-mod table;
 
 use std::{
     io::{self, BufWriter, IsTerminal as _, Write},
@@ -22,6 +21,7 @@ use crate::{
     cli::{
         api_client::{ApiClient, ApiReply, ApiUrl, ClientError},
         output::{OutputFormat, ReportOutput},
+        table::Table,
     },
     printable::printable_text,
     wire::json::compact_json,
@@ -30,7 +30,6 @@ use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ShowArgs, WantedState
 use document::RowDocument;
 use report::{RefusedRequest, report_refusal};
 use rows::{ListedRow, ListedRows};
-use table::CallTable;
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -92,7 +91,7 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ClientError> {
         credentials::caller_headers(&args.caller)?,
     )?;
     let mut out = BufWriter::new(io::stdout());
-    let (mut table, mut after, mut has_rows) = (CallTable::default(), args.after.unwrap_or(0), false);
+    let (mut table, mut after, mut has_rows) = (Table::new(&rows::COLUMNS), args.after.unwrap_or(0), false);
     let mut document = None;
     let mut next_page = None;
     loop {
@@ -115,7 +114,7 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ClientError> {
                 .iter()
                 .try_for_each(|row| writeln!(out, "{}", row.json_line()))?;
         } else {
-            table.write_page(&mut out, &page.rows)?;
+            table.write_page(&mut out, page.rows.iter().map(rows::row_cells).collect())?;
         }
         out.flush()?;
         match page.next {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{rows::ListedRow, table::describe_state};
+use super::rows::{ListedRow, describe_state};
 use crate::{
     cli::{api_client::RefusedReply, time_format::format_time},
     clock::rfc3339_date,

@@ -5,9 +5,14 @@ use std::{borrow::Cow, time::Duration};
 use bytes::Bytes;
 
 use crate::{
+    cli::{table::NO_VALUE, time_format::format_time},
+    printable::printable_text,
     splice::Span,
     wire::json::{Json, JsonKind, compact_json, replace_lone_surrogates},
 };
+
+/// Names of the columns of the table.
+pub(super) const COLUMNS: [&str; 6] = ["CALL", "TOOL", "SESSION", "STATE", "AGE", "DELIVERY"];
 
 /// The rows of one answer.
 #[derive(Debug)]
@@ -100,6 +105,31 @@ impl ListedRow {
         let whole = Span::new(0, string.len());
         Some(Json::new(string.as_bytes()).decode_string(whole).into_owned())
     }
+}
+
+/// Returns the cells of a row.
+pub(super) fn row_cells(row: &ListedRow) -> Vec<String> {
+    vec![
+        printable_text(&row.call_id),
+        printable_text(&row.tool),
+        row.session
+            .as_deref()
+            .map_or_else(|| NO_VALUE.to_owned(), printable_text),
+        printable_text(&describe_state(row)),
+        format_time(row.age),
+        printable_text(&row.delivery),
+    ]
+}
+
+/// Returns the state of a call, with the properties of its result that need attention.
+pub(super) fn describe_state(row: &ListedRow) -> String {
+    let mut state = row.state.clone();
+    for (is_so, word) in [(row.is_error, ", error"), (row.is_withheld, ", withheld")] {
+        if is_so {
+            state.push_str(word);
+        }
+    }
+    state
 }
 
 #[cfg(test)]
