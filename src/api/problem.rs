@@ -24,136 +24,156 @@ const AWAY_RETRY: Duration = Duration::from_secs(5);
 /// The longest pause between two claims while another holder runs the tool: it may end at any time.
 const IN_FLIGHT_RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// The code of a refused request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ProblemCode {
+/// Defines the codes: for each a row with its name in the document, its status, and its usual detail.
+macro_rules! problem_codes {
+    ($(#[doc = $doc:literal] $code:ident: $label:literal, $status:ident, $detail:literal;)+) => {
+        /// The code of a refused request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ProblemCode {
+            $(#[doc = $doc] $code,)+
+        }
+
+        impl ProblemCode {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$code),+];
+
+            const fn row(self) -> (&'static str, StatusCode, &'static str) {
+                match self {
+                    $(Self::$code => ($label, StatusCode::$status, $detail),)+
+                }
+            }
+        }
+    };
+}
+
+problem_codes! {
     /// The path, the credential or the record is unknown, or the record belongs to another caller.
-    NotFound,
+    NotFound: "not_found", NOT_FOUND,
+        "not found, or not available with this credential";
     /// The path takes another method.
-    WrongMethod,
-
+    WrongMethod: "wrong_method", METHOD_NOT_ALLOWED,
+        "the path takes another method: see the header allow";
     /// The key of the reader is one that many clients send.
-    SharedKey,
+    SharedKey: "shared_key", FORBIDDEN,
+        "many clients send this key, so it identifies nobody: send a client token in x-antiphon-client-token";
     /// The service may claim no intent without a recorded call.
-    NotOnBehalf,
+    NotOnBehalf: "not_on_behalf", FORBIDDEN,
+        "this service may not claim for users of its own: the operator can set services.NAME.on_behalf";
     /// Several people may have the credential of the caller, so that nobody can claim with it.
-    SeveralPeople,
+    SeveralPeople: "several_people", FORBIDDEN,
+        "several people may have this credential, and one must not get the result of another: the operator can \
+         set client_tokens.NAME.personal for a token that one person uses";
     /// Others could read the connection.
-    NeedsEncryption,
+    NeedsEncryption: "needs_encryption", FORBIDDEN,
+        "the task page is served over TLS, or to this machine: the operator can set server.tls";
     /// The link to the task page may not report outcomes.
-    ReadOnlyLink,
+    ReadOnlyLink: "read_only_link", FORBIDDEN,
+        "this link reads and acknowledges only: an operator can make one with `antiphon tasks link`";
     /// The effect of the call cannot be undone.
-    NotUndoable,
+    NotUndoable: "not_undoable", CONFLICT,
+        "the effect of this tool cannot be undone: tools.NAME needs tier = \"revertible\", and cancel_url for \
+         requests of its callers";
     /// The call has a different result, or no longer waits for one.
-    Conflict,
+    Conflict: "conflict", CONFLICT,
+        "the call already has a different result, or no longer waits for one";
     /// The id does not identify one call.
-    AmbiguousCall,
+    AmbiguousCall: "ambiguous_call", CONFLICT,
+        "the call id is ambiguous: send the owner from the response header x-antiphon-owner, and for a reusable \
+         id such as call_0 also its session, or its tool and input";
     /// The call has expired or was undone.
-    Expired,
+    Expired: "expired", GONE,
+        "the call has expired or was cancelled, and no longer accepts a result";
     /// The body is too large.
-    TooLarge,
+    TooLarge: "too_large", PAYLOAD_TOO_LARGE,
+        "the body is too large: the limit is 8 MiB for a result, 1 MiB for a claim, and 64 KiB for any other \
+         request";
     /// The body cannot be read, or lacks something.
-    Malformed,
+    Malformed: "malformed", UNPROCESSABLE_ENTITY,
+        "the body cannot be read, or is not the expected JSON object";
     /// The `webhook-id` was used for another signed message.
-    Replayed,
+    Replayed: "replayed", CONFLICT,
+        "this webhook-id was used for a different message: send each message under its own id";
     /// The ledger is full.
-    Full,
+    Full: "full", INSUFFICIENT_STORAGE,
+        "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max";
     /// The limit of feed listeners, or of bodies with an unverified signature, is reached.
-    Busy,
+    Busy: "busy", SERVICE_UNAVAILABLE,
+        "too many feed listeners or signed bodies at once: retry later";
     /// The ledger failed, or did not answer in time.
-    Unavailable,
-
+    Unavailable: "unavailable", SERVICE_UNAVAILABLE,
+        "the ledger failed or timed out: retry";
     /// Another holder runs the tool of the intent.
-    InFlight,
+    InFlight: "in_flight", CONFLICT,
+        "another claim holds this intent: do not run the tool, and claim again after the time in retry-after";
     /// The tool of the intent may have run, and its effect cannot be undone.
-    OutcomeUnknown,
+    OutcomeUnknown: "outcome_unknown", CONFLICT,
+        "the holder disappeared, and the effect cannot be undone: find out if it happened, and let the operator \
+         resolve the intent: antiphon intents resolve ID done|not-run";
     /// The key of the intent was used for another input.
-    PayloadMismatch,
+    PayloadMismatch: "payload_mismatch", UNPROCESSABLE_ENTITY,
+        "do not run the tool: send another Idempotency-Key for another input, and the recorded input of a call";
     /// The effect of the intent cannot be undone, and only a session could take the result.
-    TierForbids,
+    TierForbids: "tier_forbids", FORBIDDEN,
+        "do not run the tool: its caller must learn of the result without its conversation. Configure a webhook \
+         for the caller, or let it read /ledger/v1/outstanding or /ledger/v1/feed once a week";
     /// The claim of the intent is not the latest one.
-    StaleClaim,
+    StaleClaim: "stale_claim", CONFLICT,
+        "another claim holds this intent, or it was resolved: stop, and report nothing for it";
     /// There is no such intent or call, or the credential does not reach it.
-    NoSuchIntent,
+    NoSuchIntent: "not_found", NOT_FOUND,
+        "check the id, the owner, and the token of the service";
     /// No ledger that survives a restart answers.
-    NoDurableLedger,
-
+    NoDurableLedger: "no_durable_ledger", SERVICE_UNAVAILABLE,
+        "do not run the tool: intents need ledger.store = \"sqlite\", and a ledger that works";
     /// A parameter of an operator's query is invalid.
-    BadQuery,
+    BadQuery: "bad_query", BAD_REQUEST,
+        "a parameter of the query is invalid";
     /// The body of an operator cannot be read, or lacks something.
-    BadBody,
+    BadBody: "bad_body", BAD_REQUEST,
+        "the body cannot be read, or lacks something";
     /// The body of an operator is too long.
-    BodyLength,
+    BodyLength: "bad_body", PAYLOAD_TOO_LARGE,
+        "the body is too large: the limit is 64 KiB";
     /// The body of an operator is not declared as JSON.
-    BodyType,
+    BodyType: "bad_body", UNSUPPORTED_MEDIA_TYPE,
+        "the body must be JSON, with content-type: application/json";
     /// Several people may use the client that an operator named.
-    SharedClient,
+    SharedClient: "several_people", CONFLICT,
+        "several people may use this client: set client_tokens.NAME.personal, or name the user";
     /// The host name or the origin is not one of the admin listener.
-    Forbidden,
+    Forbidden: "forbidden", FORBIDDEN,
+        "Host or Origin not allowed: use a loopback name or address, or add the host name to \
+         server.allow_hosts; pages of other origins may not call this listener";
     /// The admin token is missing or wrong.
-    Unauthorized,
+    Unauthorized: "unauthorized", UNAUTHORIZED,
+        "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …";
     /// The address has sent too many wrong tokens.
-    TooManyAttempts,
+    TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS,
+        "too many wrong tokens from this address: wait, then send the token of server.admin_token";
     /// The configuration was not reloaded.
-    NotReloaded,
+    NotReloaded: "not_reloaded", UNPROCESSABLE_ENTITY,
+        "the reload failed, and the old configuration stays in force";
     /// The log level is none.
-    BadLevel,
+    BadLevel: "bad_level", UNPROCESSABLE_ENTITY,
+        "the level is invalid";
     /// The metrics page could not be written.
-    MetricsFailed,
+    MetricsFailed: "metrics_failed", INTERNAL_SERVER_ERROR,
+        "the metrics page could not be written; the log has the reason";
     /// The ledger failed, or did not answer an operator in time.
-    LedgerUnavailable,
+    LedgerUnavailable: "ledger_unavailable", SERVICE_UNAVAILABLE,
+        "the ledger failed, or did not answer within 3 s; retry later";
     /// The limit of event streams is reached.
-    TooManyListeners,
+    TooManyListeners: "too_many_listeners", SERVICE_UNAVAILABLE,
+        "all 32 event streams are in use: close another dashboard and retry";
     /// There are too many links to the task page.
-    TooManyLinks,
+    TooManyLinks: "too_many_links", CONFLICT,
+        "there are too many links: wait until some of them expire";
     /// The outcome of the intent is known.
-    NotUnknown,
+    NotUnknown: "not_unknown", CONFLICT,
+        "the outcome is not unknown";
 }
 
 impl ProblemCode {
-    /// Every code.
-    pub const ALL: [Self; 39] = [
-        Self::NotFound,
-        Self::WrongMethod,
-        Self::SharedKey,
-        Self::NotOnBehalf,
-        Self::SeveralPeople,
-        Self::NeedsEncryption,
-        Self::ReadOnlyLink,
-        Self::NotUndoable,
-        Self::Conflict,
-        Self::AmbiguousCall,
-        Self::Expired,
-        Self::TooLarge,
-        Self::Malformed,
-        Self::Replayed,
-        Self::Full,
-        Self::Busy,
-        Self::Unavailable,
-        Self::InFlight,
-        Self::OutcomeUnknown,
-        Self::PayloadMismatch,
-        Self::TierForbids,
-        Self::StaleClaim,
-        Self::NoSuchIntent,
-        Self::NoDurableLedger,
-        Self::BadQuery,
-        Self::BadBody,
-        Self::BodyLength,
-        Self::BodyType,
-        Self::SharedClient,
-        Self::Forbidden,
-        Self::Unauthorized,
-        Self::TooManyAttempts,
-        Self::NotReloaded,
-        Self::BadLevel,
-        Self::MetricsFailed,
-        Self::LedgerUnavailable,
-        Self::TooManyListeners,
-        Self::TooManyLinks,
-        Self::NotUnknown,
-    ];
-
     /// Returns the stable name, which is `code` in the document.
     pub const fn label(self) -> &'static str {
         self.row().0
@@ -172,99 +192,6 @@ impl ProblemCode {
     /// Returns the status with the code and its usual detail, for the document of an API.
     pub fn described(self) -> (StatusCode, String) {
         (self.status(), format!("`{}`: {}", self.label(), self.detail()))
-    }
-
-    /// Returns the row of the code: its name, its status, and its usual detail.
-    #[expect(clippy::too_many_lines, reason = "it is a table")]
-    #[rustfmt::skip]
-    const fn row(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Self::NotFound => ("not_found", StatusCode::NOT_FOUND,
-                "not found, or not available with this credential"),
-            Self::WrongMethod => ("wrong_method", StatusCode::METHOD_NOT_ALLOWED,
-                "the path takes another method: see the header allow"),
-            Self::SharedKey => ("shared_key", StatusCode::FORBIDDEN,
-                "many clients send this key, so it identifies nobody: send a client token in x-antiphon-client-token"),
-            Self::NotOnBehalf => ("not_on_behalf", StatusCode::FORBIDDEN,
-                "this service may not claim for users of its own: the operator can set services.NAME.on_behalf"),
-            Self::SeveralPeople => ("several_people", StatusCode::FORBIDDEN,
-                "several people may have this credential, and one must not get the result of another: the operator can \
-                 set client_tokens.NAME.personal for a token that one person uses"),
-            Self::NeedsEncryption => ("needs_encryption", StatusCode::FORBIDDEN,
-                "the task page is served over TLS, or to this machine: the operator can set server.tls"),
-            Self::ReadOnlyLink => ("read_only_link", StatusCode::FORBIDDEN,
-                "this link reads and acknowledges only: an operator can make one with `antiphon tasks link`"),
-            Self::NotUndoable => ("not_undoable", StatusCode::CONFLICT,
-                "the effect of this tool cannot be undone: tools.NAME needs tier = \"revertible\", and cancel_url for \
-                 requests of its callers"),
-            Self::Conflict => ("conflict", StatusCode::CONFLICT,
-                "the call already has a different result, or no longer waits for one"),
-            Self::AmbiguousCall => ("ambiguous_call", StatusCode::CONFLICT,
-                "the call id is ambiguous: send the owner from the response header x-antiphon-owner, and for a reusable \
-                 id such as call_0 also its session, or its tool and input"),
-            Self::Expired => ("expired", StatusCode::GONE,
-                "the call has expired or was cancelled, and no longer accepts a result"),
-            Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is too large: the limit is 8 MiB for a result, 1 MiB for a claim, and 64 KiB for any other \
-                 request"),
-            Self::Malformed => ("malformed", StatusCode::UNPROCESSABLE_ENTITY,
-                "the body cannot be read, or is not the expected JSON object"),
-            Self::Replayed => ("replayed", StatusCode::CONFLICT,
-                "this webhook-id was used for a different message: send each message under its own id"),
-            Self::Full => ("full", StatusCode::INSUFFICIENT_STORAGE,
-                "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max"),
-            Self::Busy => ("busy", StatusCode::SERVICE_UNAVAILABLE,
-                "too many feed listeners or signed bodies at once: retry later"),
-            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE,
-                "the ledger failed or timed out: retry"),
-            Self::InFlight => ("in_flight", StatusCode::CONFLICT,
-                "another claim holds this intent: do not run the tool, and claim again after the time in retry-after"),
-            Self::OutcomeUnknown => ("outcome_unknown", StatusCode::CONFLICT,
-                "the holder disappeared, and the effect cannot be undone: find out if it happened, and let the operator \
-                 resolve the intent: antiphon intents resolve ID done|not-run"),
-            Self::PayloadMismatch => ("payload_mismatch", StatusCode::UNPROCESSABLE_ENTITY,
-                "do not run the tool: send another Idempotency-Key for another input, and the recorded input of a call"),
-            Self::TierForbids => ("tier_forbids", StatusCode::FORBIDDEN,
-                "do not run the tool: its caller must learn of the result without its conversation. Configure a webhook \
-                 for the caller, or let it read /ledger/v1/outstanding or /ledger/v1/feed once a week"),
-            Self::StaleClaim => ("stale_claim", StatusCode::CONFLICT,
-                "another claim holds this intent, or it was resolved: stop, and report nothing for it"),
-            Self::NoSuchIntent => ("not_found", StatusCode::NOT_FOUND,
-                "check the id, the owner, and the token of the service"),
-            Self::NoDurableLedger => ("no_durable_ledger", StatusCode::SERVICE_UNAVAILABLE,
-                "do not run the tool: intents need ledger.store = \"sqlite\", and a ledger that works"),
-            Self::BadQuery => ("bad_query", StatusCode::BAD_REQUEST,
-                "a parameter of the query is invalid"),
-            Self::BadBody => ("bad_body", StatusCode::BAD_REQUEST,
-                "the body cannot be read, or lacks something"),
-            Self::BodyLength => ("bad_body", StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is too large: the limit is 64 KiB"),
-            Self::BodyType => ("bad_body", StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the body must be JSON, with content-type: application/json"),
-            Self::SharedClient => ("several_people", StatusCode::CONFLICT,
-                "several people may use this client: set client_tokens.NAME.personal, or name the user"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN,
-                "Host or Origin not allowed: use a loopback name or address, or add the host name to \
-                 server.allow_hosts; pages of other origins may not call this listener"),
-            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED,
-                "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …"),
-            Self::TooManyAttempts => ("too_many_attempts", StatusCode::TOO_MANY_REQUESTS,
-                "too many wrong tokens from this address: wait, then send the token of server.admin_token"),
-            Self::NotReloaded => ("not_reloaded", StatusCode::UNPROCESSABLE_ENTITY,
-                "the reload failed, and the old configuration stays in force"),
-            Self::BadLevel => ("bad_level", StatusCode::UNPROCESSABLE_ENTITY,
-                "the level is invalid"),
-            Self::MetricsFailed => ("metrics_failed", StatusCode::INTERNAL_SERVER_ERROR,
-                "the metrics page could not be written; the log has the reason"),
-            Self::LedgerUnavailable => ("ledger_unavailable", StatusCode::SERVICE_UNAVAILABLE,
-                "the ledger failed, or did not answer within 3 s; retry later"),
-            Self::TooManyListeners => ("too_many_listeners", StatusCode::SERVICE_UNAVAILABLE,
-                "all 32 event streams are in use: close another dashboard and retry"),
-            Self::TooManyLinks => ("too_many_links", StatusCode::CONFLICT,
-                "there are too many links: wait until some of them expire"),
-            Self::NotUnknown => ("not_unknown", StatusCode::CONFLICT,
-                "the outcome is not unknown"),
-        }
     }
 
     /// Returns the type and the title of a problem of intents. `None` for any other, whose code is enough.
@@ -336,7 +263,7 @@ pub struct ProblemView<'p> {
 }
 
 fn type_schema() -> Object {
-    let types = ProblemCode::ALL.into_iter().filter_map(ProblemCode::intent_type);
+    let types = ProblemCode::ALL.iter().filter_map(|code| code.intent_type());
     let types = types.map(|(uri, _)| uri).chain([BLANK]);
     let text = "The stable type of a problem of intents, for programs. Any other is `about:blank`, and has its code";
     name_schema(text, types)
