@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     api_client::{AdminFlags, ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
-    output::{OutputFormat, write_document, write_note},
+    output::{OutputFlag, write_document, write_note},
     table::{NO_VALUE, Table},
 };
 use crate::printable::printable_text;
@@ -38,9 +38,8 @@ pub(super) struct ListFlags {
     /// Cursor after which to begin: `ls` prints it if there are more rows
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Format of the output
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
     #[command(flatten)]
     access: AdminAccess,
 }
@@ -91,7 +90,7 @@ impl AdminList<'_> {
         let page = serde_json::from_slice::<Value>(&answer).unwrap_or_default();
         let rows = page[self.member].as_array().ok_or_else(|| client.foreign_answer())?;
         let mut out = io::stdout().lock();
-        if flags.output == OutputFormat::Json {
+        if flags.output.is_json() {
             let mut document = json!({ "next": page["next"] });
             document[self.member] = json!(rows);
             write_document(&mut out, document)?;

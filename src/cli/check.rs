@@ -17,7 +17,7 @@ use crate::{
         EXIT_USAGE,
         findings::add_in_order,
         input::{self, BodyInput, InputError},
-        output::{OutputFormat, ReportOutput, write_document},
+        output::{OutputFlag, OutputFormat, ReportOutput, write_document},
         style::Painter,
         wire_names::WireNames,
     },
@@ -51,9 +51,8 @@ pub(super) struct Args {
     /// Wire format of the bodies; detected if not given
     #[arg(long, value_name = "NAME", value_parser = WireNames)]
     wire: Option<Wire>,
-    /// Format of the report
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
     /// Print no line about a file as a whole, only its findings and errors
     #[arg(short, long)]
     quiet: bool,
@@ -63,7 +62,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let seen: Vec<CheckedFile> = args.files.iter().map(|path| check_file(path, args.wire)).collect();
     let mut out = ReportOutput::default();
-    match args.output {
+    match args.output.format() {
         OutputFormat::Text => {
             let painter = Painter::of_stdout();
             seen.iter()

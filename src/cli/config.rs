@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     EXIT_USAGE, config_init,
-    output::{OutputFormat, ReportOutput, write_document, write_note},
+    output::{OutputFlag, OutputFormat, ReportOutput, write_document, write_note},
 };
 use crate::{
     auth::{TOKEN_PREFIX, TokenHash},
@@ -51,9 +51,8 @@ enum ConfigAction {
     Check {
         #[command(flatten)]
         source: ConfigSource,
-        /// Format of the report
-        #[arg(long, value_name = "FORM", default_value = "text")]
-        output: OutputFormat,
+        #[command(flatten)]
+        output: OutputFlag,
     },
     /// Print the effective configuration as TOML: file, variables and defaults merged
     #[command(after_help = AFTER_HELP)]
@@ -63,9 +62,8 @@ enum ConfigAction {
         /// Print the defaults only, without file and variables
         #[arg(long, conflicts_with = "config")]
         defaults: bool,
-        /// Format of the output: text is TOML
-        #[arg(long, value_name = "FORM", default_value = "text")]
-        output: OutputFormat,
+        #[command(flatten)]
+        output: OutputFlag,
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
@@ -180,14 +178,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = ReportOutput::default();
     match &args.action {
         ConfigAction::Init(args) => return config_init::run(args),
-        ConfigAction::Check { source, output } => return check_config(&mut out, source.config.clone(), *output),
+        ConfigAction::Check { source, output } => {
+            return check_config(&mut out, source.config.clone(), output.format());
+        }
         ConfigAction::Print {
             source,
             defaults,
             output,
         } => {
             let text = load_for_print(source.config.clone(), *defaults)?.to_toml()?;
-            match output {
+            match output.format() {
                 OutputFormat::Text => out.write_all(text.as_bytes())?,
                 OutputFormat::Json => {
                     let config: Value = serde_json::to_value(toml::from_str::<toml::Value>(&text)?)?;

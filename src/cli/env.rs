@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     banner::{listener_url, reachable_address},
     client_variables::{base_url_variables, no_proxy_variables},
-    output::{OutputFormat, write_document},
+    output::{OutputFlag, OutputFormat, write_document},
     running_proxy::find_proxy,
 };
 use crate::{
@@ -42,12 +42,11 @@ Exit codes:
 /// Arguments of `antiphon env`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Shell that evaluates the output
+    /// Shell that evaluates the output; --output json ignores it
     #[arg(long, value_name = "SHELL", default_value = "sh")]
     shell: ShellName,
-    /// Format of the output; json ignores --shell
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
     /// Configuration file with the address of the proxy [env: ANTIPHON_CONFIG]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -117,7 +116,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let urls = urls.into_iter().map(|variable| (variable.name, variable.url));
     let variables: Vec<(&str, String)> = urls.chain(no_proxy_variables(at)).collect();
     let mut out = io::stdout().lock();
-    match args.output {
+    match args.output.format() {
         OutputFormat::Text => {
             for (name, value) in &variables {
                 writeln!(out, "{}", args.shell.assignment(name, value))?;

@@ -16,7 +16,7 @@ use super::{
     banner::reachable_address,
     config::load_chosen,
     http_get::fetch_head,
-    output::{OutputFormat, ReportOutput, write_document},
+    output::{OutputFlag, ReportOutput, write_document},
     proxy_trust::ProxyTrust,
     success_if,
 };
@@ -45,15 +45,14 @@ pub(super) struct Args {
     /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
-    /// Format of the output
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// Asks once, and reports the status.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let asked = ask_once(args);
-    if args.output == OutputFormat::Text {
+    if !args.output.is_json() {
         let url = asked?;
         writeln!(io::stdout().lock(), "ok: {url}")?;
         return Ok(ExitCode::SUCCESS);

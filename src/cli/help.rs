@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::output::{OutputFormat, write_document};
+use super::output::{OutputFlag, OutputFormat, write_document};
 
 /// Arguments of `antiphon help`.
 #[derive(Debug, clap::Args)]
@@ -21,9 +21,8 @@ pub(super) struct HelpArgs {
 /// Arguments of `antiphon version`.
 #[derive(Debug, clap::Args)]
 pub(super) struct VersionArgs {
-    /// Format of the output
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// Error for a command that does not exist. Exit code 2.
@@ -55,7 +54,7 @@ pub(super) fn run(args: &HelpArgs, mut command: clap::Command) -> anyhow::Result
 /// Prints the version.
 pub(super) fn print_version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let (mut out, version) = (io::stdout().lock(), env!("CARGO_PKG_VERSION"));
-    match args.output {
+    match args.output.format() {
         OutputFormat::Text => writeln!(out, "antiphon {version}")?,
         OutputFormat::Json => write_document(&mut out, json!({ "antiphon": version }))?,
     }

@@ -18,6 +18,29 @@ pub(super) enum OutputFormat {
     Json,
 }
 
+/// The flag of commands whose output has a format.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct OutputFlag {
+    /// Format of the output
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: OutputFormat,
+    /// The same as `--output json`, as other programs spell it
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+}
+
+impl OutputFlag {
+    /// Returns the format.
+    pub(super) const fn format(self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.output }
+    }
+
+    /// Returns `true` for JSON.
+    pub(super) const fn is_json(self) -> bool {
+        matches!(self.format(), OutputFormat::Json)
+    }
+}
+
 /// Standard output of a command whose exit code tells a verdict.
 ///
 /// A reader of a pipe, such as `head`, may stop early. What it does not read is dropped, so that the command goes on and

@@ -17,7 +17,7 @@ use crate::{
         diff,
         findings::{add_in_order, findings_document},
         input::{self, BodyInput, BodySource, InputError, InputFile},
-        output::{OutputFormat, ReportOutput, write_document, write_note},
+        output::{OutputFlag, OutputFormat, ReportOutput, write_document, write_note},
         style::Painter,
         success_if,
         wire_names::WireNames,
@@ -33,6 +33,7 @@ pub(super) const AFTER_HELP: &str = "\
 A body may stand alone or in a line of a batch file, below `body`, `params` or
 `modelInput`. Bytes outside of the histories stay as they are. Messages on lines
 and transcripts can only be checked.
+The report is on stderr: --output json writes a document for each body.
 On a terminal, --diff has colours unless NO_COLOR is set.
 
 Exit codes:
@@ -61,9 +62,8 @@ pub(super) struct Args {
     /// Least safe class of action to apply
     #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser())]
     least: Applicability,
-    /// Format of the report on stderr: json has a document for each body
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
     /// Print no line about a body, only errors; no effect on --output json
     #[arg(short, long)]
     quiet: bool,
@@ -120,7 +120,7 @@ fn repair_body(input: &BodyInput, policy: &RepairPolicy) -> Result<Repaired, Inp
 
 /// Writes the report about one body to standard error.
 fn write_report(args: &Args, report: &RepairReport, input: &BodyInput) {
-    match args.output {
+    match args.output.format() {
         OutputFormat::Text if args.quiet => {}
         OutputFormat::Text => write_note(&format!("antiphon: {}: {}", input.title(), report_summary(report))),
         // A closed standard error must not keep the body from being written.

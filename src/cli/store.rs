@@ -12,7 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
-    output::{OutputFormat, ReportOutput, write_document},
+    output::{OutputFlag, OutputFormat, ReportOutput, write_document},
     store_copy::{self, CopyArgs, copy_store},
     store_database::DatabaseFlags,
     store_error::StoreError,
@@ -54,7 +54,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum StoreAction {
     /// List the records without their content, newest last; works while a proxy has the store open
-    #[command(after_help = AFTER_HELP)]
+    #[command(alias = "list", after_help = AFTER_HELP)]
     Ls(ListArgs),
     /// Read every record and check the whole file; exit 1 if anything is damaged
     #[command(after_help = AFTER_HELP)]
@@ -90,9 +90,8 @@ struct StoreFlags {
     database: bool,
     #[command(flatten)]
     of_database: DatabaseFlags,
-    /// Format of the report
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 impl StoreFlags {
@@ -123,9 +122,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let code = match &args.action {
         StoreAction::Ls(args) => return list_store(args),
         StoreAction::Verify(store) if store.database => {
-            verify_store(&mut out, &store.of_database.open_inspector()?, store.output)
+            verify_store(&mut out, &store.of_database.open_inspector()?, store.output.format())
         }
-        StoreAction::Verify(store) => verify_store(&mut out, &store.open_inspector()?, store.output),
+        StoreAction::Verify(store) => verify_store(&mut out, &store.open_inspector()?, store.output.format()),
         StoreAction::Copy(args) => copy_store(&mut out, args),
         StoreAction::Migrate(args) => migrate_store(&mut out, args),
         StoreAction::Gc(store) => remove_unusable(&mut out, store, clock::unix_time()),
@@ -139,9 +138,9 @@ fn list_store(ListArgs { store, list }: &ListArgs) -> anyhow::Result<ExitCode> {
     let (mut out, now) = (BufWriter::new(io::stdout().lock()), clock::unix_time());
     if store.database {
         let inspector = store.of_database.open_inspector()?;
-        store_list::list_records(&mut out, &inspector, list, store.output, now)?;
+        store_list::list_records(&mut out, &inspector, list, store.output.format(), now)?;
     } else {
-        store_list::list_records(&mut out, &store.open_inspector()?, list, store.output, now)?;
+        store_list::list_records(&mut out, &store.open_inspector()?, list, store.output.format(), now)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -214,7 +213,7 @@ fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> any
         .block_on(ledger.remove_unusable(now))
         .context("the removal ended early")?;
     let left = runtime.block_on(ledger.usage())?;
-    match store.output {
+    match store.output.format() {
         OutputFormat::Text => writeln!(
             out,
             "cleared {}, {} left",

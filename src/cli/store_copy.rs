@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, str::FromStr};
 use serde_json::json;
 
 use super::{
-    output::{OutputFormat, write_document},
+    output::{OutputFlag, OutputFormat, write_document},
     store_database::DatabaseFlags,
     store_error::StoreError,
     store_list::format_count,
@@ -41,9 +41,8 @@ pub(super) struct CopyArgs {
     to: StorePlace,
     #[command(flatten)]
     database: DatabaseFlags,
-    /// Format of the report
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// The place of a store on the command line.
@@ -83,7 +82,7 @@ pub(super) fn copy_store(out: &mut impl Write, args: &CopyArgs) -> anyhow::Resul
         }
         StorePlace::File(path) => fill(&LedgerInspector::open_locked(path).map_err(StoreError::from)?, args)?,
     };
-    match args.output {
+    match args.output.format() {
         OutputFormat::Json => {
             let CopyReport {
                 records,

@@ -5,7 +5,7 @@ use std::{io::Write, process::ExitCode};
 use serde_json::json;
 
 use super::{
-    output::{OutputFormat, write_document},
+    output::{OutputFlag, OutputFormat, write_document},
     store_database::DatabaseFlags,
     store_error::StoreError,
 };
@@ -33,9 +33,8 @@ pub(super) struct MigrateArgs {
     dry_run: bool,
     #[command(flatten)]
     database: DatabaseFlags,
-    /// Format of the report
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: OutputFormat,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// Runs the subcommand.
@@ -54,7 +53,7 @@ pub(super) fn migrate_store(out: &mut impl Write, args: &MigrateArgs) -> anyhow:
         needed,
         statements,
     } = runtime.block_on(work)?;
-    match args.output {
+    match args.output.format() {
         OutputFormat::Json => {
             let report = json!({ "found": found, "needed": needed, "statements": statements, "changed": !args.dry_run && !statements.is_empty() });
             write_document(out, report)?;

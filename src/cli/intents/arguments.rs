@@ -32,7 +32,7 @@ pub(in crate::cli) struct Args {
 #[derive(Debug, Subcommand)]
 pub(super) enum IntentsAction {
     /// List the side effects that run, have happened, or may have happened, without their inputs and results
-    #[command(after_help = AFTER_HELP)]
+    #[command(alias = "list", after_help = AFTER_HELP)]
     Ls(ListArgs),
     /// Resolve an unknown outcome, once you have found out if the effect happened
     #[command(after_help = AFTER_HELP)]

@@ -8,7 +8,10 @@ use http::{HeaderName, HeaderValue};
 
 use crate::{
     auth::Owner,
-    cli::{api_client::ProxyFlags, output::OutputFormat},
+    cli::{
+        api_client::ProxyFlags,
+        output::{OutputFlag, OutputFormat},
+    },
 };
 
 /// Text below the flags in the help.
@@ -16,12 +19,12 @@ pub(in crate::cli) const AFTER_HELP: &str = "\
 For example, as a tool service:
   render film.blend | antiphon result post toolu_01A09q90qw --owner $OWNER
 And as the caller whose calls they are:
-  antiphon result list
+  antiphon result ls
   antiphon result show toolu_01A09q90qw
 
 Credentials are no arguments, since other users of the machine can read those.
 `post` and `withdraw` send the token of a service, from ANTIPHON_SERVICE_TOKEN
-or --token-file. `list`, `show` and `ack` send the key, or the client token,
+or --token-file. `ls`, `show` and `ack` send the key, or the client token,
 that the caller sends with its requests to providers, from ANTIPHON_API_KEY or
 --key-file.
 HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY apply, except for loopback
@@ -53,8 +56,8 @@ pub(super) enum ResultAction {
     #[command(after_help = EXIT_CODES)]
     Post(PostArgs),
     /// List results that wait for the caller, or calls that still run, oldest first and without content
-    #[command(after_help = EXIT_CODES)]
-    List(ListArgs),
+    #[command(alias = "list", after_help = EXIT_CODES)]
+    Ls(ListArgs),
     /// Write the content of posted results to standard output, and a line about each to standard error
     #[command(after_help = EXIT_CODES)]
     Show(ShowArgs),
@@ -79,9 +82,8 @@ pub(super) struct PostArgs {
     /// Digest of the stored result that this one corrects: `post` printed it
     #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
     pub(super) replaces: Option<String>,
-    /// Print the answer of the API as JSON
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) output: OutputFlag,
     #[command(flatten)]
     pub(super) service: ServiceAccess,
 }
@@ -100,7 +102,7 @@ pub(super) struct ContentArgs {
     pub(super) as_json: bool,
 }
 
-/// Arguments of `antiphon result list`.
+/// Arguments of `antiphon result ls`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
     /// Calls to list
@@ -112,14 +114,14 @@ pub(super) struct ListArgs {
     /// Rows of a page, 1000 at most
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) limit: u16,
-    /// Cursor after which to begin: `list` prints it if there are more rows
+    /// Cursor after which to begin: `ls` prints it if there are more rows
     #[arg(long, value_name = "CURSOR")]
     pub(super) after: Option<u64>,
     /// Read every page
     #[arg(long)]
     pub(super) all: bool,
     /// Print each row of the API as JSON on a line of its own
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, hide = true, conflicts_with = "output")]
     pub(super) json: bool,
     /// Format of the output; json is one document with all rows
     #[arg(long, value_name = "FORM", default_value = "text")]
@@ -128,7 +130,7 @@ pub(super) struct ListArgs {
     pub(super) caller: CallerAccess,
 }
 
-/// The calls that `antiphon result list` lists.
+/// The calls that `antiphon result ls` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WantedState {
     /// Calls whose posted result waits for the caller
@@ -144,7 +146,7 @@ pub(super) struct ShowArgs {
     #[arg(value_name = "CALL_ID", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(super) call_ids: Vec<String>,
     /// Print each result of the API as JSON on a line of its own, with its content
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, hide = true, conflicts_with = "output")]
     pub(super) json: bool,
     /// Format of the output; json is one document with all results and their contents
     #[arg(long, value_name = "FORM", default_value = "text")]

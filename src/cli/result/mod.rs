@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn run_action(action: &ResultAction) -> Result<ExitCode, ClientError> {
     match action {
         ResultAction::Post(args) => post_result(args).await,
-        ResultAction::List(args) => list_calls(args).await,
+        ResultAction::Ls(args) => list_calls(args).await,
         ResultAction::Show(args) => show_results(args).await,
         ResultAction::Ack(args) => ack_results(args).await,
         ResultAction::Withdraw(args) => withdraw_result(args).await,
@@ -63,7 +63,11 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
         return Ok(ExitCode::FAILURE);
     };
     let line = report::describe_post(&answer).ok_or_else(|| client.foreign_answer())?;
-    let line = if args.json { compact_json(&answer) } else { line };
+    let line = if args.output.is_json() {
+        compact_json(&answer)
+    } else {
+        line
+    };
     writeln!(io::stdout().lock(), "{line}")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -29,7 +29,7 @@ pub(in crate::cli) struct Args {
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhooksAction {
     /// List the messages that no receiver has accepted yet, without their contents
-    #[command(after_help = AFTER_HELP)]
+    #[command(alias = "list", after_help = AFTER_HELP)]
     Ls(ListFlags),
     /// Have a message sent at once, also one that was given up
     #[command(after_help = AFTER_HELP)]
