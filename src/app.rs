@@ -14,16 +14,17 @@ pub use ledger_store::LedgerStore;
 use tokio::{net::TcpListener, runtime::Handle};
 
 use crate::{
-    admin,
-    budget::{self, BodyMemory, Budgets},
-    callers::Callers,
-    credentials::{EndpointClient, RenewalTasks},
+    api::admin,
+    keys::credentials::{EndpointClient, RenewalTasks},
+    keys::profiles::{Profiles, SharedCooldownWorker, SharedCooldowns},
+    late::webhooks,
     late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
     ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker, WriteBehind, WriteBehindWorker},
-    profiles::{Profiles, SharedCooldownWorker, SharedCooldowns},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
+    recall::callers::Callers,
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
+    server::budget::{self, BodyMemory, Budgets},
     server::{
         BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks,
         inherited::{InheritError, InheritedListeners, open_listener},
@@ -32,7 +33,6 @@ use crate::{
     },
     telemetry::{BodyLoad, MeasuredLedger, Telemetry, TraceExporter, watch_health},
     upstream::{RandomError, Sender, UpstreamSettings, system_tls_config},
-    webhooks,
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.

@@ -12,35 +12,27 @@
 //! | `refusals` | the texts with which providers refuse a history, in a file of rows |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
 //! | `policy` | the meaning of an observation and its consequences: classes, timeouts, retries, breakers |
-//! | `auth` | the operator's credentials, client tokens, callers; selection of profiles and their cooldowns |
+//! | `auth` | the operator's credentials, client tokens, callers |
 //! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
-//! | `descriptors` | file descriptors: their limit, and errors for lack of them |
-//! | `regular_file` | opening of files that an operator has named, unless they could block for ever |
-//! | `upstream` | the HTTP client: one send with its timeouts |
+//! | `upstream` | the HTTP client: one send with its timeouts; file descriptors and their limit |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
-//! | `callers` | verified callers: only they have records |
-//! | `late` | recorded calls, the results that tool services post for them, and the intents of side effects |
-//! | `recall` | pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
-//! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
-//! | `budget` | limits of processor time and memory that request bodies may use, shared fairly by clients |
-//! | `server` | listeners, limits, owned tasks, drain |
-//! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
-//! | `api` | the frame of the proxy's own APIs: table of operations, queries, events, problem documents |
-//! | `ledger_api` | `/ledger/v1`: tool services post results and claim intents, their owners read them |
+//! | `recall` | verified callers, pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
+//! | `late` | recorded calls, the results that tool services post for them, the intents of side effects, and messages to services and webhooks |
+//! | `server` | listeners, owned tasks, drain; limits of processor time and memory, shared fairly by clients; files that an operator has named |
+//! | `keys` | the choice among profiles and their cooldowns, retry budgets and breakers; the tasks that keep credentials fresh |
+//! | `api` | `/ledger/v1`, `/admin/v1` and the dashboard, in one frame: table of operations, queries, events, problem documents |
 //! | `proxy` | the life of one exchange, top to bottom |
-//! | `webhooks` | the sender of signed messages to tool services and webhooks |
 //! | `local_token` | the token file for commands of the proxy's own user |
-//! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
 //! | `config` | file, variables and flags → settings of the rooms above |
 //! | `app` | construction of the whole process |
 //! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
 //! Above them are two crates with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,
-//! [`labels`], [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`], `digest_cache` and
-//! [`ledger`]. The architecture test (`tests/it/house`) compares the maps with the imports: a room imports only rooms
-//! above it.
+//! [`labels`], [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`],
+//! `digest_cache` and [`ledger`]. The architecture test (`tests/it/house`) compares the maps with the imports: a room
+//! imports only rooms above it.
 //!
 //! # Invariants
 //!
@@ -57,7 +49,7 @@
 //! * A profile without a valid credential is not chosen. That is no cooldown, and an expired credential is never sent.
 //! * A path that uses no model changes no profile and no breaker. A text affects a profile only as one of the
 //!   provider's whole sentences: the client may have written any other text.
-//! * Time is a parameter: `policy` and `auth` never read it. Only `clock` reads the system's clocks.
+//! * Time is a parameter: `policy`, `auth` and `keys/rotation` never read it. Only `clock` reads the system's clocks.
 //! * After the first byte of an answer was sent to the client, nothing is retried. A broken stream never ends cleanly.
 //! * A watcher never holds, changes or ends an answer. Its facts do not depend on how the answer is cut into chunks.
 //! * A posted result reaches only the principal whose call it names. The first posted result stays.
@@ -75,8 +67,8 @@
 //!   `tests/streams`.
 //! * What depends on the format? `wire/format.rs` and `wire/mod.rs`.
 //! * Why was it sent twice? `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/recovery`.
-//! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/cooldowns.rs`. Why was
-//!   another one used? `auth/rotation/choice.rs`.
+//! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `keys/rotation/cooldowns.rs`. Why was
+//!   another one used? `keys/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
 //! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `proxy/send_failure.rs`,
 //!   `wire/error_shape.rs`.
@@ -92,46 +84,38 @@
 //! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`,
 //!   `proxy/signature.rs`.
 //! * Who may connect? `server/tls`. For which client does a certificate stand? `auth/certificate_names.rs`.
-//! * When is a credential renewed? `auth/credential_source`, then `credentials`. Which one is in use?
-//!   `profiles/credential_cell.rs`.
+//! * When is a credential renewed? `keys/credential_source`, then `keys/credentials`. Which one is in use?
+//!   `keys/profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
 //!   `ledger/sqlite`. Which tables are they? `ledger/postgres/schema.rs`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
 //!   `ledger/health.rs`. What waits while it is checked? `ledger/sqlite/first_check.rs`.
-//! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
+//! * Why does a body wait, or get 503? `server/budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
-//! * What does the dashboard show? `admin/views`, `telemetry/dashboard`, `admin/page`.
+//! * What does the dashboard show? `api/admin/views`, `telemetry/dashboard`, `api/admin/page`.
 //! * What does a reload change? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`. Which thread reads the files?
 //!   `cli/file_work.rs`.
 //! * A bug becomes a folder in `tests/cases`.
 
-pub mod admin;
 pub mod api;
 pub mod app;
 pub mod auth;
-pub mod budget;
-pub mod callers;
 pub mod cli;
 pub mod config;
-pub mod credentials;
 pub mod demo;
-mod descriptors;
+pub mod keys;
 pub mod late;
-pub mod ledger_api;
 pub mod local_token;
 pub mod policy;
 mod printable;
-pub mod profiles;
 pub mod provider;
 pub mod proxy;
 pub mod recall;
 pub mod refusals;
-mod regular_file;
 pub mod server;
 pub mod session;
 pub mod session_table;
 pub mod telemetry;
 pub mod upstream;
-pub mod webhooks;
 
 use antiphon_core::digest;
 pub use antiphon_core::{check, conversation, labels, repair, splice, wire, work};

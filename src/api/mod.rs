@@ -1,7 +1,9 @@
 //! The frame of the proxy's own HTTP APIs, `/ledger/v1` and `/admin/v1`: the table of operations, which is router and
 //! `OpenAPI` document, the reader of queries, streams of events, and the problem document of a refusal.
 
+pub mod admin;
 pub mod json;
+pub mod ledger_api;
 pub mod problem;
 pub mod query;
 pub mod routes;

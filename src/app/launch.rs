@@ -11,17 +11,17 @@ use super::{
     starting::open_ledger_of,
 };
 use crate::{
-    admin::{
+    api::admin::{
         self, Readiness,
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
-    budget::{self, BodyMemory},
     config::{Config, LedgerPlace, LoadedConfig},
+    keys::profiles::Profiles,
     late::LateSettings,
     ledger::PostgresWorker,
-    profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
+    server::budget::{self, BodyMemory},
     server::{RuntimeHandles, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry},

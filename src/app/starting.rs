@@ -9,7 +9,7 @@ use super::{
     ledger_store::{LedgerStore, OpenedLedger, open_ledger},
 };
 use crate::{
-    admin,
+    api::admin,
     config::{Config, LedgerPlace},
     server::{
         BindError, Tasks,

@@ -96,7 +96,7 @@ pub struct AwsKeys {
 
 /// Returns `true` if `models` allows `model`. A trailing `*` matches any ending, an empty list any model. Requests
 /// without a model are always allowed.
-pub(super) fn allows_model(models: &[String], model: Option<&str>) -> bool {
+pub fn allows_model(models: &[String], model: Option<&str>) -> bool {
     let Some(model) = model else { return true };
     let allows = |allowed: &String| match allowed.strip_suffix('*') {
         Some(beginning) => model.starts_with(beginning),

@@ -6,10 +6,10 @@ use rustls::ClientConfig;
 
 use super::{file_work::FileWork, notify};
 use crate::{
-    admin::control::{ActiveConfig, AdminControl, ReloadOutcome},
+    api::admin::control::{ActiveConfig, AdminControl, ReloadOutcome},
     app::RunningProxy,
     config::{self, ConfigChanges, CurrentFile, Flags, LoadedConfig, process_environment},
-    profiles::Profiles,
+    keys::profiles::Profiles,
     provider::Routes,
     telemetry::Telemetry,
     upstream::system_tls_config,

@@ -24,13 +24,13 @@ use super::{
     signals::{ReceivedSignal, Signals},
 };
 use crate::{
-    admin::control::{ReloadOutcome, ReloadRequest},
+    api::admin::control::{ReloadOutcome, ReloadRequest},
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore, RunningProxy, StartError},
     config::{self, Config, ConfigError, CurrentFile, Flags, LedgerPlace, LoadedConfig, process_environment},
-    descriptors,
     provider::{self, Upstream},
     server::{RuntimeHandles, Runtimes, inherited::InheritedListeners, tls::ListenerTls},
     telemetry,
+    upstream::descriptors,
 };
 
 /// Time for the runtime to stop after the drain, or after a second signal.

@@ -9,10 +9,13 @@ use super::{
     problem::Problem,
     variables::{AWS_FULL_URI, AWS_RELATIVE_URI, AWS_TOKEN, AWS_TOKEN_FILE},
 };
-use crate::auth::{
-    CredentialSource, Secret,
-    credential_source::{
-        AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart, TOKEN_REFRESH,
+use crate::{
+    auth::Secret,
+    keys::{
+        credential_source::CredentialSource,
+        credential_source::{
+            AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart, TOKEN_REFRESH,
+        },
     },
 };
 

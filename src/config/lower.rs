@@ -26,10 +26,10 @@ use super::{
     variables::CONFIG,
 };
 use crate::{
-    budget,
     proxy::ProxySettings,
-    regular_file::{read_regular, read_text},
     repair::{OnForeignThinking, RepairPolicy},
+    server::budget,
+    server::regular_file::{read_regular, read_text},
     server::{ServerSettings, tls::ListenerTls},
     telemetry::LogSettings,
     upstream::ProxyEnvironment,

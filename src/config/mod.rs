@@ -46,7 +46,8 @@ pub use tls::exposed_key_warning;
 pub use variables::VARIABLES;
 
 use crate::{
-    auth::{CredentialSources, Profile, TokenHash},
+    auth::{Profile, TokenHash},
+    keys::credential_source::CredentialSources,
     late::LateSettings,
     provider::Upstream,
     proxy::ProxySettings,

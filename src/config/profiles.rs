@@ -15,10 +15,8 @@ use super::{
     upstreams::credentials_or_default,
 };
 use crate::{
-    auth::{
-        AwsKeys, Credential, CredentialSource, CredentialSources, Profile, Secret, SecretFlaw,
-        credential_source::AwsScope,
-    },
+    auth::{AwsKeys, Credential, Profile, Secret, SecretFlaw},
+    keys::{credential_source::AwsScope, credential_source::CredentialSource, credential_source::CredentialSources},
     provider::{self, ProviderKind},
     server::ServerSettings,
 };

@@ -54,6 +54,7 @@ mod surfaces;
 mod tasks;
 mod wait_reason;
 mod webhook;
+pub mod webhooks;
 mod worker;
 
 use std::{fmt, sync::Arc};
@@ -97,9 +98,9 @@ pub use webhook::WebhookSettings;
 
 use crate::{
     auth::{Caller, Owner, PrincipalKey},
-    callers::Callers,
     clock,
     ledger::{Ledger, RecordName, Unread},
+    recall::callers::Callers,
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };

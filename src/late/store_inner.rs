@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
-    callers::Callers,
     digest_cache::{DigestCache, DigestKey, Lifetime},
     ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
+    recall::callers::Callers,
     session::LaneId,
     telemetry::Telemetry,
 };

@@ -8,6 +8,7 @@ mod classify;
 mod empty_quota;
 mod hints;
 mod key_statements;
+mod profile_state;
 mod provider_error;
 pub mod retry;
 mod rotation_settings;
@@ -23,6 +24,7 @@ pub use classify::{Observation, Phase, SendErrorKind, classify, status_of_error}
 pub use empty_quota::EmptyQuota;
 pub use hints::{LimitHints, billed_organisation};
 pub use key_statements::{KEY_STATEMENTS, KeyStatement};
+pub use profile_state::ProfileState;
 pub use provider_error::{DailyQuota, ProviderErrorInfo};
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
 pub use verdict::{KeyEvidence, Verdict, VerdictScope};

@@ -2,8 +2,9 @@
 
 use super::catch_core_panic::catch_core_panic;
 use crate::{
-    auth::{Caller, rotation::ProfileId},
-    profiles::Profiles,
+    auth::Caller,
+    keys::profiles::Profiles,
+    keys::rotation::ProfileId,
     recall::{AnswerStore, ContinuityScope},
     repair::{CallKey, CarriedIdentity, ContinuityKind},
     wire::{Wire, watch::Facts},

@@ -6,9 +6,9 @@ use super::{answer_note::AnswerNote, late_results::LateResults, owned_ids::Objec
 use crate::{
     auth::Caller,
     clock,
+    keys::profiles::{ObservedAttempt, Profiles},
     ledger::RecordName,
     policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
-    profiles::{ObservedAttempt, Profiles},
     session_table::{AnswerEnd, AnsweredRequest, SessionTable},
     wire::watch::Facts,
 };

@@ -11,14 +11,14 @@ use super::{
     headers::{self, is_signed},
 };
 use crate::{
+    api::ledger_api::LedgerReader,
     auth::{
         Caller, Principal, TokenHash,
         principal::{USER_BYTES_MAX, presented_secrets},
         shared_keys::is_shared_key,
     },
-    budget::BudgetClient,
-    ledger_api::LedgerReader,
     provider::Route,
+    server::budget::BudgetClient,
     server::{ClientConnection, client_network},
 };
 

@@ -19,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::upload_timeout::UploadTimeout;
 use crate::{
-    budget::{BodyBuffer, BodyShare, Overloaded},
+    server::budget::{BodyBuffer, BodyShare, Overloaded},
     splice::Segments,
     upstream::BoxedBody,
 };
@@ -250,7 +250,7 @@ impl Body for SegmentsBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{BodyMemory, BudgetClient};
+    use crate::server::budget::{BodyMemory, BudgetClient};
 
     const KIB: usize = 1024;
     const MIB: usize = 1024 * 1024;

@@ -12,8 +12,9 @@ use super::{
     fact_scope::FactScope,
 };
 use crate::{
-    auth::{Caller, rotation::ProfileId},
+    auth::Caller,
     conversation::Finding,
+    keys::rotation::ProfileId,
     provider::{ProviderKind, Route, ServerHash},
     recall::{CarriedValue, FactKey, ValueName, ValueState},
     repair::{

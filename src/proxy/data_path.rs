@@ -11,17 +11,17 @@ use tokio_util::task::TaskTracker;
 
 use super::{client_places::ClientPlaces, fact_memory::FactMemory, request_ids::RequestIds};
 use crate::{
+    api::ledger_api::LedgerApi,
     auth::{ClientTokens, PrincipalKey, PrincipalSettings, TokenHash},
-    budget::Budgets,
+    keys::profiles::Profiles,
     labels::labelled_enum,
     late::LateStore,
-    ledger_api::LedgerApi,
     policy::{ExchangeTimeouts, RotationSettings},
-    profiles::Profiles,
     provider::Routes,
     recall::{AnswerStore, ObjectOwners},
     repair::RepairPolicy,
     server::StopSignal,
+    server::budget::Budgets,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::Sender,

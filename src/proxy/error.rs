@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     api::problem::{PROBLEM_JSON, proxy_problem},
-    budget::Overloaded,
+    keys::profiles::LackingProfile,
     policy::{Class, Reason, Side, Verdict},
-    profiles::LackingProfile,
+    server::budget::Overloaded,
     upstream::{NetworkCause, Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };

@@ -14,12 +14,13 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording, request_ids::RequestIds};
 use crate::{
-    auth::{Caller, rotation::ChangeCause},
+    auth::Caller,
     clock,
+    keys::profiles::ProfilePlace,
+    keys::rotation::ChangeCause,
     late::LateStore,
     policy::{Class, LimitHints, Observation, Side, Verdict, classify, stream_timeouts::StreamState},
     printable::printable_word,
-    profiles::ProfilePlace,
     provider::Route,
     repair::RepairReport,
     server::{ClientConnection, ClientStall},

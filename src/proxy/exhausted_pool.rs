@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::{auth::rotation::NoneAvailable, policy::Reason};
+use crate::{keys::rotation::NoneAvailable, policy::Reason};
 
 /// Longest `retry-after`, in seconds, for which clients should wait. Beyond it they should report the error.
 const RETRY_AFTER_MAX: u64 = 60;

@@ -10,8 +10,8 @@ use http::{
 
 use super::data_path::DataPath;
 use crate::{
+    api::ledger_api::is_task_path,
     labels::labelled_enum,
-    ledger_api::is_task_path,
     server::{ClientConnection, framing::RequestFraming},
 };
 

@@ -14,7 +14,7 @@ use http::{
 
 use memchr::memmem;
 
-use crate::{auth::principal::decode_query, ledger_api};
+use crate::{api::ledger_api, auth::principal::decode_query};
 
 /// `x-antiphon-request-id`.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");

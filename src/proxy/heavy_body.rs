@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::time::Instant;
 
-use crate::budget::{BudgetClient, HeavyWork};
+use crate::server::budget::{BudgetClient, HeavyWork};
 
 /// Size above which one pass over a body is heavy work: 256 KiB. It reads and plans the body, or searches, hashes or
 /// signs it. Below it takes some milliseconds at most, whatever the body contains.

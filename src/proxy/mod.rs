@@ -60,7 +60,7 @@ pub use service::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyService
 
 use crate::{
     api::ApiBody,
-    ledger_api,
+    api::ledger_api,
     policy::{Class, Verdict},
     upstream::BoxedBody,
     wire::ErrorShape,

@@ -15,14 +15,14 @@ use super::{
     run_exchange,
 };
 use crate::{
+    api::ledger_api::LedgerApi,
     auth::TokenHash,
-    budget::{Budgets, Relocatable},
+    keys::profiles::Profiles,
     late::LateStore,
-    ledger_api::LedgerApi,
-    profiles::Profiles,
     provider::Routes,
     recall::{AnswerStore, ObjectOwners},
     server::StopSignal,
+    server::budget::{Budgets, Relocatable},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::{BoxError, BoxedBody, Sender},

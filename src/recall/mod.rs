@@ -6,6 +6,7 @@
 //! is written in the background.
 
 mod appended_texts;
+pub mod callers;
 mod client_results;
 mod continuity;
 mod daily_writes;
@@ -28,12 +29,12 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Caller,
-    callers::Callers,
     clock,
     ledger::{
         CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
         Unread, WriteBehind, read_by,
     },
+    recall::callers::Callers,
     repair::{CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };

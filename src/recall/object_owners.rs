@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep_until};
 use super::daily_writes::DailyWrites;
 use crate::{
     auth::Caller,
-    callers::Callers,
     clock,
     digest::keyed_digest_of,
     digest_cache::{DigestCache, EntryChange, Lifetime},
@@ -19,6 +18,7 @@ use crate::{
         CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind,
         read_by,
     },
+    recall::callers::Callers,
     telemetry::Telemetry,
 };
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::descriptors;
+use crate::upstream::descriptors;
 
 /// The reserved descriptor, shared by all listeners of the process. Cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 
 mod accept_outage;
 mod address_limit;
+pub mod budget;
 mod chunk_line;
 mod client_io;
 mod descriptor_reserve;
@@ -9,6 +10,7 @@ pub mod framing;
 pub mod inherited;
 mod inspected_body;
 mod owner_limit;
+pub(crate) mod regular_file;
 mod runtimes;
 mod tasks;
 pub mod tls;

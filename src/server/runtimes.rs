@@ -9,7 +9,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::budget::{HeavyWork, mark_heavy_thread};
+use crate::server::budget::{HeavyWork, mark_heavy_thread};
 
 /// Difference of priority between threads for heavy work and all others, in steps of `nice`.
 ///

@@ -36,7 +36,7 @@ use super::{
     read_idle::WriteTimeoutIo,
     system_tls_config,
 };
-use crate::{clock, descriptors, provider};
+use crate::{clock, provider, upstream::descriptors};
 
 /// Bytes of an answer that the kernel may buffer while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;

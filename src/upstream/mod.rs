@@ -1,5 +1,6 @@
 //! The HTTP client: one send with its timeouts. Never resends what may have been processed, never follows a redirect.
 
+pub(crate) mod descriptors;
 mod dial;
 mod http1;
 mod in_process;

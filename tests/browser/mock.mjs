@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 
 import * as data from "./data.mjs";
 
-const PAGE = new URL("../../src/admin/page/", import.meta.url);
+const PAGE = new URL("../../src/api/admin/page/", import.meta.url);
 const KINDS = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8", svg: "image/svg+xml", LICENSE: "text/plain" };
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

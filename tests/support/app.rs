@@ -3,20 +3,21 @@
 use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use antiphon::{
-    admin::{
+    api::admin::{
         self, AdminService, Readiness,
         control::{ActiveConfig, AdminControl},
     },
     app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
-    auth::{ClientTokens, CredentialSources, PrincipalSettings, Profile},
-    budget::BodyMemory,
+    auth::{ClientTokens, PrincipalSettings, Profile},
+    keys::credential_source::CredentialSources,
+    keys::profiles::Profiles,
     late::LateSettings,
     ledger::Ledger,
     policy::{ExchangeTimeouts, RotationSettings},
-    profiles::Profiles,
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
+    server::budget::BodyMemory,
     server::{RuntimeHandles, ServerSettings, Tasks, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry, TraceSettings},

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{TokenHash, WebhookKey},
-    callers::Callers,
     late::{LateSettings, LateStore, LateWorker, ServiceSettings, ToolSettings},
     ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
+    recall::callers::Callers,
     repair::Tier,
     telemetry::Telemetry,
 };

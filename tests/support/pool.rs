@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Credential, Profile, Secret, rotation::ProfileStatus},
+    auth::{Credential, Profile, Secret},
+    keys::rotation::ProfileStatus,
     provider::{ProviderKind, Upstream},
     repair::Mode,
 };

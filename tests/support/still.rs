@@ -12,11 +12,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
-    budget::{BodyMemory, Budgets, HeavyWork},
+    keys::profiles::Profiles,
     policy::ExchangeTimeouts,
-    profiles::Profiles,
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
+    server::budget::{BodyMemory, Budgets, HeavyWork},
     server::{self, ClientAddress, ServerSettings, Tasks},
     upstream::{InProcessDialer, Sender},
 };

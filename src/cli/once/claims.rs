@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{arguments::Args, sealed_run::RunKeys};
 use crate::{
+    api::ledger_api,
     auth::Secret,
     cli::api_client::{ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
     config::{default_token_path, process_environment},
-    ledger_api,
     local_token::read_local_token,
     printable::printable_text,
 };

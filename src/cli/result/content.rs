@@ -10,8 +10,8 @@ use serde::de::IgnoredAny;
 
 use super::arguments::ContentArgs;
 use crate::{
+    api::ledger_api::RESULT_BODY_BYTES_MAX,
     cli::api_client::ClientError,
-    ledger_api::RESULT_BODY_BYTES_MAX,
     wire::json::{quote_string, validate},
 };
 

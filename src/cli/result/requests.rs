@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::arguments::{ListArgs, NamedCallArgs, PostArgs, WantedState};
-use crate::{cli::api_client::ClientError, ledger_api::RESULT_BODY_BYTES_MAX, wire::json::quote_string};
+use crate::{api::ledger_api::RESULT_BODY_BYTES_MAX, cli::api_client::ClientError, wire::json::quote_string};
 
 /// Returns the path of an operation on a call.
 pub(super) fn call_path(call_id: &str, operation: &str) -> String {

@@ -4,12 +4,12 @@ use http::Request;
 
 use super::Attempts;
 use crate::{
-    budget::{BodyShare, Overloaded},
     proxy::{
         error::ProxyError,
         exchange_log::ExchangeLog,
         heavy_body::{LaterPasses, is_heavy_resend},
     },
+    server::budget::{BodyShare, Overloaded},
     upstream::BoxedBody,
 };
 

@@ -16,13 +16,13 @@ use super::{
     request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
-    auth::rotation::{ProfileChange, ProfileId},
     clock,
+    keys::profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
+    keys::rotation::{ProfileChange, ProfileId},
     policy::{
         ACCOUNT_PHRASES, Class, LimitHints, Observation, Verdict, VerdictScope, billed_organisation, classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
     },
-    profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
     provider::Route,
     recall::KeyedFact,
     session_table::AnsweredRequest,

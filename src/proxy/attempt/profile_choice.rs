@@ -13,14 +13,14 @@ use tokio::{
 
 use super::{Attempts, large_body};
 use crate::{
-    auth::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     clock,
+    keys::profiles::ReservedSlot,
+    keys::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     policy::{
         Class, EmptyQuota, RotationLimit, Verdict,
         retry::{self, CredentialBinding},
         stream_timeouts::within_budget,
     },
-    profiles::ReservedSlot,
     provider::Route,
     proxy::{
         error::ProxyError,

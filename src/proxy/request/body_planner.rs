@@ -14,7 +14,6 @@ use super::{
     thinking_lookup,
 };
 use crate::{
-    budget::{BodyShare, yield_if_heavy},
     conversation::Outline,
     proxy::{
         catch_core_panic::catch_read,
@@ -24,6 +23,7 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{Action, Paired, RepairReport, parse},
+    server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
     wire::Unreadable,
 };

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    budget::BudgetClient,
     conversation::Outline,
     provider::Route,
     proxy::{
@@ -18,6 +17,7 @@ use crate::{
     },
     recall::{FactKey, LedgerBudget},
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
+    server::budget::BudgetClient,
     session::body_user,
     wire::{Unreadable, Wire},
 };

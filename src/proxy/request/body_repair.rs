@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    budget::{BudgetClient, yield_if_heavy},
     clock,
     conversation::Outline,
     ledger::Unread,
@@ -39,6 +38,7 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{Action, BodyCall, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
+    server::budget::{BudgetClient, yield_if_heavy},
     splice::Segments,
     wire::{Unreadable, Wire},
 };

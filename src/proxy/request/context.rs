@@ -9,12 +9,12 @@ use std::{
 use http::{HeaderMap, HeaderValue, Method};
 
 use crate::{
-    auth::{Caller, Principal, rotation::LaneBindings},
-    budget::BudgetClient,
+    api::ledger_api,
+    auth::{Caller, Principal},
     clock,
     conversation::{BodyField, Outline},
+    keys::rotation::LaneBindings,
     late::CarryOver,
-    ledger_api,
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
@@ -27,6 +27,7 @@ use crate::{
         owned_ids::NamedObjects,
     },
     repair::ContinuityKind,
+    server::budget::BudgetClient,
     session::{self, ClientHeaders, ClientHints, Lane, SessionRequest, TurnMark},
     session_table::{EnteredLane, LaneNames, LaneRequest},
     wire::{Format, json::Json},

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::content_coding::{ContentCoding, Decoding};
 use crate::{
-    budget::{BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
     proxy::heavy_body::is_heavy_pass,
+    server::budget::{BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
     wire::{Unreadable, json::count_byte},
 };
 
@@ -145,7 +145,7 @@ fn reading_bytes(plain: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{BodyMemory, HeavyWork};
+    use crate::server::budget::{BodyMemory, HeavyWork};
 
     /// Decodes a body beside 64 MiB of memory. Returns the bytes in use while it is read.
     async fn bytes_in_use(raw: &str) -> Result<u64, Unreadable> {
@@ -208,7 +208,7 @@ mod tests {
                 };
                 (tokio::join!(decoding, other).0, turns)
             };
-            crate::budget::mark_heavy_thread();
+            crate::server::budget::mark_heavy_thread();
             tokio::runtime::Builder::new_current_thread()
                 .build()
                 .unwrap()

@@ -45,12 +45,12 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    budget::BudgetClient,
     conversation::Outline,
     provider::Route,
     recall::LedgerBudget,
     repair::{Action, Mode, RepairReport},
     server::ClientConnection,
+    server::budget::BudgetClient,
     splice::Segments,
     upstream::BoxedBody,
 };

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     auth::{Profile, principal::decode_query},
-    budget::BodyShare,
     clock,
     provider::Upstream,
     proxy::{
@@ -31,6 +30,7 @@ use crate::{
     },
     recall::FactKey,
     repair::{Action, DisputedShape, LearnedRules, RepairReport},
+    server::budget::BodyShare,
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,

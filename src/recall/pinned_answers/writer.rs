@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::{CachedRow, journal::PinWrite};
 use crate::{
     auth::Caller,
-    callers::Callers,
     clock,
     ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record, RecordKind},
+    recall::callers::Callers,
     recall::{AnswerStore, AnswerStoreState, PinnedRow},
 };
 

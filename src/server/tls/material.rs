@@ -17,7 +17,7 @@ use rustls::{
 };
 
 use super::certificate;
-use crate::{auth::CertificateName, regular_file::FILE_BYTES_MAX};
+use crate::{auth::CertificateName, server::regular_file::FILE_BYTES_MAX};
 
 /// Files of the listeners' TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]

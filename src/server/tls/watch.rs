@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ListenerTls, TlsFault, material::TlsMaterial};
-use crate::{clock, regular_file::read_regular, telemetry::Telemetry};
+use crate::{clock, server::regular_file::read_regular, telemetry::Telemetry};
 
 /// Interval at which the files are read again.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);

@@ -8,8 +8,7 @@ use super::{
     page::metric_table,
 };
 use crate::{
-    auth::rotation::ProfileState,
-    policy::{Reason, breaker::BreakerState},
+    policy::{ProfileState, Reason, breaker::BreakerState},
     telemetry::events::ExchangeEnded,
     upstream::NetworkCause,
 };

@@ -1,7 +1,7 @@
 //! Access to the admin listener: origins, wrong tokens, and what the configuration shows of tokens.
 
 use antiphon::{
-    admin::{AdminService, Readiness},
+    api::admin::{AdminService, Readiness},
     auth::TokenHash,
 };
 use http::{Method, StatusCode};

@@ -5,7 +5,7 @@ use crate::support::{
     provider::Provider,
 };
 use antiphon::{
-    admin::{AdminService, AdminState, Readiness},
+    api::admin::{AdminService, AdminState, Readiness},
     auth::TokenHash,
     repair::Mode,
     telemetry::dashboard::DashboardUpdate,

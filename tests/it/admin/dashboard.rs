@@ -3,8 +3,8 @@
 use std::{io::Read as _, time::Duration};
 
 use antiphon::{
-    admin::{AdminService, Readiness},
     api::ApiBody,
+    api::admin::{AdminService, Readiness},
     auth::{ClientTokens, TokenHash},
     conversation::{Finding, FindingKind},
     repair::{Mode, RepairReport},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{AdminService, AdminState, Readiness, control::ActiveConfig},
+    api::admin::{AdminService, AdminState, Readiness, control::ActiveConfig},
     auth::{ClientTokens, TokenHash},
     late::{LateSettings, ToolSettings},
     ledger::{CommitStep, Ledger, RecordKey, RecordKind},

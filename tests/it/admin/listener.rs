@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use antiphon::admin::{AdminService, Readiness};
+use antiphon::api::admin::{AdminService, Readiness};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -3,12 +3,14 @@
 use std::{collections::BTreeMap, io, path::Path, sync::LazyLock, time::Duration};
 
 use antiphon::{
-    auth::{
-        Credential, CredentialSource, CredentialSources, Profile, Secret,
-        credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
-    },
+    auth::{Credential, Profile, Secret},
     config::{
         ConfigChanges, ConfigError, CurrentFile, Flags, LedgerPlace, LoadedConfig, VARIABLES, build_config, file_schema,
+    },
+    keys::{
+        credential_source::CredentialSource,
+        credential_source::CredentialSources,
+        credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
     },
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{AdminService, Readiness},
+    api::admin::{AdminService, Readiness},
     config::VARIABLES,
 };
 

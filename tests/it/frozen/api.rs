@@ -1,6 +1,6 @@
 //! Pins the requests and answers of the admin API and of `/ledger/v1`, without texts for people.
 
-use antiphon::admin::{AdminService, Readiness};
+use antiphon::api::admin::{AdminService, Readiness};
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -4,12 +4,12 @@
 use std::{io, time::Duration};
 
 use antiphon::{
-    auth::{credential_source::SourceFailure, rotation::NoneAvailable},
-    budget::Overloaded,
     conversation::{Finding, FindingKind},
+    keys::profiles::LackingProfile,
+    keys::{credential_source::SourceFailure, rotation::NoneAvailable},
     policy::{Class, Reason, Verdict},
-    profiles::LackingProfile,
     proxy::{ClientFault, ExhaustedPool, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
+    server::budget::Overloaded,
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
     wire::Format,
@@ -271,9 +271,9 @@ fn types_of_statuses_and_stream_errors_are_pinned() {
 
 #[tokio::test]
 async fn refusal_codes_of_the_admin_listener_are_pinned() {
-    let open = antiphon::admin::AdminService::new(admin(antiphon::admin::Readiness::new()));
-    let guarded = antiphon::admin::AdminService::new(api::with_token());
-    let guessed = antiphon::admin::AdminService::new(api::with_token());
+    let open = antiphon::api::admin::AdminService::new(admin(antiphon::api::admin::Readiness::new()));
+    let guarded = antiphon::api::admin::AdminService::new(api::with_token());
+    let guessed = antiphon::api::admin::AdminService::new(api::with_token());
     for guess in 0..10 {
         let guess = format!("Bearer {guess}");
         api::answer(&guessed, api::get("/metrics", &[("authorization", &guess)])).await;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use antiphon::{
-    auth::rotation::ProfileState,
     conversation::{Finding, FindingKind},
+    keys::rotation::ProfileState,
     policy::{Reason, Side, breaker},
     repair::{Action, RepairReport},
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},

@@ -1,8 +1,8 @@
 //! Pins the closed word lists of headers, log lines, metrics, error codes and JSON answers.
 
 use antiphon::{
-    auth::{credential_source::SourceFailure, rotation::ProfileState},
     conversation::{CallFault, FindingKind, FlawKind, InputFault, NameFault},
+    keys::{credential_source::SourceFailure, rotation::ProfileState},
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
     policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},

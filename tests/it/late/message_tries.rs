@@ -10,6 +10,7 @@ use std::{
 use antiphon::{
     auth::{Caller, Principal},
     clock,
+    late::webhooks,
     late::{
         CancelAnswer, Dispatcher, LateSettings, LateStore, Messages, ObservedCall, ToolSettings,
         records::RecordedCallState,
@@ -19,7 +20,6 @@ use antiphon::{
     server::Tasks,
     session::SessionStrength,
     upstream::{InProcessDialer, InProcessIo, ProxyEnvironment, Sender, UpstreamSettings},
-    webhooks,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},

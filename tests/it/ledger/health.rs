@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{AdminService, AdminState, Readiness},
+    api::admin::{AdminService, AdminState, Readiness},
     ledger::{
         CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerSettings, RECORD_BYTES, SqliteLedger, check_health,
     },

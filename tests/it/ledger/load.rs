@@ -6,11 +6,11 @@ use std::{
 };
 
 use antiphon::{
-    callers::Callers,
     clock,
     ledger::{
         CommitStep, Ledger, LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, WriteBehind, write_behind,
     },
+    recall::callers::Callers,
     recall::{AnswerStore, AnswerStoreSettings},
     repair::{CallKey, PinnedAnswer, Placeholder},
     telemetry::Telemetry,

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{Caller, Principal, PrincipalKey},
-    callers::Callers,
     ledger::{Ledger, RecordKind, WriteBehind, write_behind},
+    recall::callers::Callers,
     recall::{ObjectOwners, ObjectScope},
     telemetry::Telemetry,
 };

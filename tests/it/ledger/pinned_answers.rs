@@ -10,13 +10,13 @@ use std::{
 
 use antiphon::{
     auth::{Caller, PrincipalHash, PrincipalKey, principal::principal_of_credentials},
-    callers::Callers,
     clock,
     ledger::{
         CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
         LedgerSettings, LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordChange, RecordKey, RecordKind,
         TimedCommit, WriteBehindWorker, write_behind,
     },
+    recall::callers::Callers,
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
     telemetry::Telemetry,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use antiphon::{
-    budget::BudgetClient,
     clock,
+    server::budget::BudgetClient,
     server::{Runtimes, Tasks},
 };
 use bytes::Bytes;

@@ -11,9 +11,9 @@ use std::{
 
 use antiphon::{
     auth::{AwsKeys, Credential, Profile, Secret},
-    budget::{BodyShare, BudgetClient},
     ledger::Ledger,
     provider::ProviderKind,
+    server::budget::{BodyShare, BudgetClient},
 };
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;

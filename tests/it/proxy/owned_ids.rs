@@ -6,9 +6,9 @@ use std::{
 };
 
 use antiphon::{
+    keys::profiles::Profiles,
     ledger::{Ledger, RecordKind},
     policy::RotationSettings,
-    profiles::Profiles,
     telemetry::Telemetry,
 };
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    admin::{AdminService, Readiness},
+    api::admin::{AdminService, Readiness},
     auth::Caller,
     repair::Tier,
     session_table::{

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use antiphon::{
     auth::{ClientTokens, Credential, Profile, Secret, TokenHash},
     clock,
+    keys::profiles::Profiles,
     ledger::{LedgerSettings, MemoryLedger},
     policy::RotationSettings,
-    profiles::Profiles,
 };
 
 use crate::support::{

@@ -1,7 +1,7 @@
 //! Stuck sessions: a provider refuses a history again and again in words that the proxy does not know.
 
 use antiphon::{
-    admin::{AdminService, Readiness},
+    api::admin::{AdminService, Readiness},
     repair::Mode,
 };
 use futures_util::StreamExt as _;

@@ -394,7 +394,7 @@ async fn the_admin_listener_has_tls_and_asks_for_no_certificate() {
     let mut parts = before(upstream.address).parts();
     parts.server.tls = Some(tls.clone());
     parts.admin_tls = Some(tls);
-    parts.admin = antiphon::admin::AdminService::starting();
+    parts.admin = antiphon::api::admin::AdminService::starting();
     let running = antiphon::app::start(parts).await.unwrap();
     let client = folder.client();
     assert_eq!(client.status(running.admin, get_with("/livez", &[])).await, 200);

@@ -7,9 +7,9 @@ use std::{
 };
 
 use antiphon::{
+    keys::profiles::{Profiles, SharedCooldowns},
     ledger::Ledger,
     policy::RotationSettings,
-    profiles::{Profiles, SharedCooldowns},
     telemetry::Telemetry,
 };
 use serde_json::json;

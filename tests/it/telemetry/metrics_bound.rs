@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Caller, Principal, rotation::ProfileState},
+    auth::{Caller, Principal},
+    keys::rotation::ProfileState,
     policy::{Reason, Side, breaker},
     provider::BUILT_IN,
     session::TurnMark,

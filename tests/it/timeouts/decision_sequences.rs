@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon::{
     auth::Principal,
+    keys::profiles::{ObservedAttempt, RetryPayer},
     policy::{Class, LimitHints, Verdict},
-    profiles::{ObservedAttempt, RetryPayer},
 };
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::rotation::{AttemptReport, PoolMember, Rotation},
+    keys::rotation::{AttemptReport, PoolMember, Rotation},
     policy::{
         Class, KEY_STATEMENTS, KeyStatement, LimitHints, Observation, ProviderErrorInfo, Reason, Verdict, VerdictScope,
         classify, status_of_error,

@@ -7,15 +7,16 @@ use std::{
 };
 
 use antiphon::{
-    auth::{
-        Credential, CredentialSource, Profile, Secret,
+    auth::{Credential, Profile, Secret},
+    clock,
+    keys::credentials::{CredentialFetcher, RenewedProfile, renew_forever},
+    keys::profiles::Profiles,
+    keys::{
+        credential_source::CredentialSource,
         credential_source::{CommandLine, SourceFailure, SuppliedCredential},
         rotation::ProfileState,
     },
-    clock,
-    credentials::{CredentialFetcher, RenewedProfile, renew_forever},
     policy::{Reason, RotationSettings},
-    profiles::Profiles,
     telemetry::Telemetry,
 };
 use tokio::time::Instant;

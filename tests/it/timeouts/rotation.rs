@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::rotation::{
+    keys::rotation::{
         AttemptReport, ChangeCause, CredentialState, LaneBindings, PoolMember, ProfileId, ProfileQuery, ProfileState,
         Rotation, Selection,
     },
@@ -661,7 +661,7 @@ proptest! {
             let after = pool.rotation.profile_statuses(pool.now);
             for (before, after) in before.iter().zip(&after) {
                 for old in &before.cooldowns {
-                    let same = |new: &&antiphon::auth::rotation::Cooldown| {
+                    let same = |new: &&antiphon::keys::rotation::Cooldown| {
                         new.reason == old.reason && new.model == old.model && new.since == old.since
                     };
                     let kept = after.cooldowns.iter().find(same);

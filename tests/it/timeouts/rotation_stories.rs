@@ -1,7 +1,7 @@
 //! Reported failures behind the rotation rules, each replayed with its openclaw issue, and the matching admin pages.
 
 use antiphon::{
-    admin::{self, Readiness},
+    api::admin::{self, Readiness},
     repair::Mode,
 };
 use http::{Method, Request, StatusCode};

@@ -9,8 +9,8 @@ use std::{
 
 use antiphon::{
     auth::principal::principal_of_credentials,
+    keys::profiles::{ObservedAttempt, RetryPayer},
     policy::{Class, LimitHints, Verdict},
-    profiles::{ObservedAttempt, RetryPayer},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;

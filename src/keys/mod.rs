@@ -1,0 +1,8 @@
+//! Keys: the choice among an upstream's profiles, their cooldowns, and the sources that keep their credentials fresh.
+//!
+//! `rotation` and `credential_source` are pure: `now` is a parameter. `profiles` has the locks around them.
+
+pub mod credential_source;
+pub mod credentials;
+pub mod profiles;
+pub mod rotation;
