@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Prints how legible `src/` is, in figures: names, doc comments, reasons beside the code, circles,
-functions that only pass on, files, packages.
+"""Prints how legible the code is, in figures: names, doc comments, reasons beside the code, rooms, circles,
+functions that only pass on, files, packages, configuration keys.
 
-    python3 tests/house/measure.py [--list] [FOLDER]
+    python3 tests/house/measure.py [--list] [FOLDER …]
 
-FOLDER is the source folder, `src` by default. With `--list` every place behind a figure is printed too.
+FOLDER is a source folder; by default those of the gateway, the core and the ledger. With `--list` every place behind a
+figure is printed too.
 Unit tests at the end of a file (`#[cfg(test)] mod tests`) are left out.
 The architecture test (`cargo test --test it architecture`) holds what a test can hold.
 """
@@ -22,6 +23,8 @@ TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|type|union
 INHERENT = re.compile(r"^impl\b(?:<[^{]*?>)?\s+(?:[a-z_]\w*::)*([A-Z]\w*)[^{]*\{")
 # Code lines of a file that may belong elsewhere.
 SMALL = 20
+# The source folders, the lowest package first.
+FOLDERS = [pathlib.Path(folder) for folder in ("crates/core/src", "crates/ledger/src", "src")]
 # Names that every module may have: the module says which one is meant.
 SHARED = {"Error", "Args", "Settings"}
 # Rooms whose bodies must give their reasons.
@@ -195,6 +198,55 @@ def components(graph):
     return out
 
 
+def imports_between_rooms(files):
+    """The rooms of a package with the rooms that each imports."""
+    rooms = {file.path.split("/")[0].removesuffix(".rs") for file in files} - {"lib", "main"}
+    found = {room: set() for room in rooms}
+    for file in files:
+        own = file.path.split("/")[0].removesuffix(".rs")
+        code = "\n".join(file.code())
+        for match in re.finditer(r"\bcrate::(\{)?", code):
+            rest, depth, item, heads = code[match.end():], 0, "", []
+            if not match.group(1):
+                heads.append(rest[:60])
+                rest = ""
+            for letter in rest:
+                if letter == "}" and depth == 0:
+                    break
+                depth += {"{": 1, "}": -1}.get(letter, 0)
+                if letter == "," and depth == 0:
+                    heads.append(item)
+                    item = ""
+                elif depth == 0:
+                    item += letter
+            names = {match.group(1) for head in [*heads, item] if (match := re.match(r"\s*(\w+)", head))}
+            if own in found:
+                found[own] |= (names & rooms) - {own}
+    return found
+
+
+def floors(imports):
+    """The length of the longest chain of rooms of which each imports the next."""
+    height = {}
+
+    def of(room):
+        if room not in height:
+            height[room] = 0
+            height[room] = 1 + max((of(other) for other in imports[room]), default=0)
+        return height[room]
+
+    return max(map(of, imports), default=0)
+
+
+def keys():
+    """The keys of the configuration, and the old ones that are still read."""
+    text = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path("src/config/file").glob("*.rs"))
+    # A row whose type is a section is a table, not a key.
+    rows = [row for row in re.findall(r"^        pub \w+: ([^;]*);$", text, re.M) if "Section" not in row]
+    old = sum(",\n            old(" in row or ", old(" in row for row in rows)
+    return f"{len(rows) - old}, and {old} old ones"
+
+
 def packages():
     """The packages that cargo compiles for a release build on this machine, with those for build scripts and macros."""
     tree = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]
@@ -206,13 +258,14 @@ def packages():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", default="src", type=pathlib.Path)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", default=FOLDERS, type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print every place behind a figure")
     options = parser.parse_args()
-    paths = sorted(options.folder.rglob("*.rs"))
-    if not paths:
-        sys.exit(f"no Rust files in {options.folder}: run this in the root of the repository")
-    files = [File(options.folder, path) for path in paths]
+    by_folder = {root: [File(root, path) for path in sorted(root.rglob("*.rs"))] for root in options.folders}
+    for root, inside in by_folder.items():
+        if not inside:
+            sys.exit(f"no Rust files in {root}: run this in the root of the repository")
+    files = [file for inside in by_folder.values() for file in inside]
 
     functions = [(file, at, name) for file in files for at, name in file.found(FUNCTION)]
     short = [found for found in functions if "_" not in found[2]]
@@ -240,6 +293,14 @@ def main():
         return 100 * len(part) / max(1, len(whole))
 
     print(f"code lines                                   {sum(len(file.code()) for file in files)}")
+    for root, inside in by_folder.items():
+        imports = imports_between_rooms(inside)
+        edges = sum(map(len, imports.values()))
+        place = f"{root.as_posix()}: rooms, imports, floors"
+        print(f"{place:<45}{len(imports)}, {edges}, {floors(imports)} ({sum(len(file.code()) for file in inside)} lines)")
+    conditional = sum(line.count("cfg(") for file in files for line in file.code())
+    print(f"conditions on the build (`cfg`)              {conditional}")
+    print(f"keys of the configuration                    {keys()}")
     print(f"functions with one-word names                {share(short, functions):.1f} % ({len(short)} of {len(functions)})")
     print(f"type names that stand for more than one type {len(shared)} (of {len(types)} names)")
     print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
