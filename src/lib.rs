@@ -16,7 +16,7 @@
 //! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
 //! | `upstream` | the HTTP client: one send with its timeouts; file descriptors and their limit |
-//! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
+//! | `telemetry` | log lines, metrics, traces and the dashboard's data, from events that other rooms report; the watch over the ledger's health |
 //! | `recall` | verified callers, pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
 //! | `late` | recorded calls, the results that tool services post for them, the intents of side effects, and messages to services and webhooks |
 //! | `server` | listeners, owned tasks, drain; limits of processor time and memory, shared fairly by clients; files that an operator has named |
@@ -29,10 +29,10 @@
 //! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! Above them are two crates with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,
+//! Before them come two packages with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,
 //! [`labels`], [`conversation`], [`wire`] and [`repair`](mod@repair); and [`antiphon_ledger`], with [`clock`],
 //! `digest_cache` and [`ledger`]. The architecture test (`tests/it/house`) compares the maps with the imports: a room
-//! imports only rooms above it.
+//! imports only rooms that come before it.
 //!
 //! # Invariants
 //!
@@ -49,7 +49,7 @@
 //! * A profile without a valid credential is not chosen. That is no cooldown, and an expired credential is never sent.
 //! * A path that uses no model changes no profile and no breaker. A text affects a profile only as one of the
 //!   provider's whole sentences: the client may have written any other text.
-//! * Time is a parameter: `policy`, `auth` and `keys/rotation` never read it. Only `clock` reads the system's clocks.
+//! * Time is a parameter: `policy`, `auth`, `keys/rotation` and `keys/credential_source` never read it. Only `clock` reads the system's clocks.
 //! * After the first byte of an answer was sent to the client, nothing is retried. A broken stream never ends cleanly.
 //! * A watcher never holds, changes or ends an answer. Its facts do not depend on how the answer is cut into chunks.
 //! * A posted result reaches only the principal whose call it names. The first posted result stays.

@@ -107,7 +107,7 @@ problem_codes! {
         "another claim holds this intent: do not run the tool, and claim again after the time in retry-after";
     /// The tool of the intent may have run, and its effect cannot be undone.
     OutcomeUnknown: "outcome_unknown", CONFLICT,
-        "the holder disappeared, and the effect cannot be undone: find out if it happened, and let the operator \
+        "the holder disappeared, and the effect cannot be undone: find out whether it happened, and let the operator \
          resolve the intent: antiphon intents resolve ID done|not-run";
     /// The key of the intent was used for another input.
     PayloadMismatch: "payload_mismatch", UNPROCESSABLE_ENTITY,
@@ -124,7 +124,7 @@ problem_codes! {
         "check the id, the owner, and the token of the service";
     /// No ledger that survives a restart answers.
     NoDurableLedger: "no_durable_ledger", SERVICE_UNAVAILABLE,
-        "do not run the tool: intents need ledger.store = \"sqlite\", and a ledger that works";
+        "do not run the tool: intents need ledger.store = \"sqlite\" or \"postgres\", and a ledger that works";
     /// A parameter of an operator's query is invalid.
     BadQuery: "bad_query", BAD_REQUEST,
         "a parameter of the query is invalid";

@@ -1,4 +1,5 @@
-//! Keys: the choice among an upstream's profiles, their cooldowns, and the sources that keep their credentials fresh.
+//! Keys: the choice among an upstream's profiles, their cooldowns, retry budgets and breakers, and the tasks that keep
+//! their credentials fresh.
 //!
 //! `rotation` and `credential_source` are pure: `now` is a parameter. `profiles` has the locks around them.
 

@@ -14,7 +14,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of quiet checks after which the ledger counts as fast again: one minute.
 const QUIET_CHECKS: u32 = 6;
 
-/// The state of a ledger that is too slow for the answers which wait for it.
+/// The state of a ledger that is too slow for the answers that wait for it.
 #[derive(Debug, Default)]
 struct SlowLedger {
     /// Answers that were sent too early, up to the last check.

@@ -36,7 +36,7 @@ impl MeasuredLedger {
 
     /// Waits for a reply and records it as operation `op`.
     ///
-    /// A dropped reply is not recorded here: the caller that gave up counts a timeout itself.
+    /// A dropped reply is not recorded here: the code that gave up waiting counts a timeout itself.
     fn measure_op<'l, T: 'l>(&'l self, op: &'static str, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
         let began = clock::now();
         Box::pin(async move {

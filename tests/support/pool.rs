@@ -99,7 +99,7 @@ pub fn cooldowns(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
         .map(|rest| {
             let left = rest.until.saturating_duration_since(now).as_secs();
             let model = rest.model.map(String::from);
-            (rest.reason.label(), model, rest.disables, rest.shared, left)
+            (rest.reason.label(), model, rest.disables, rest.of_other_profile, left)
         })
         .collect()
 }

@@ -22,7 +22,7 @@
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
 //!
-//! A room imports only rooms above it.
+//! A room imports only rooms that come before it.
 //!
 //! # Invariants
 //!

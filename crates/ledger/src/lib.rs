@@ -1,4 +1,4 @@
-//! The ledger of Antiphon: a store of records that outlive a process, in memory, in a SQLite file or in PostgreSQL.
+//! The ledger of Antiphon: a store of records that outlive an exchange and, in a SQLite file or in PostgreSQL, the process.
 //!
 //! # The map, from the ground up
 //!
@@ -10,9 +10,9 @@
 //! | [`random_bytes`](mod@random_bytes) | random bytes of the system |
 //! | [`secret`] | texts that are never shown |
 //! | [`system_tls`] | TLS with the certificate authorities of the system |
-//! | [`ledger`] | the store that outlives a process: calls, results and pinned answers, each of one principal |
+//! | [`ledger`] | the store: records of one principal each, in memory, SQLite or PostgreSQL |
 //!
-//! A room imports only rooms above it. A ledger stores records and does not interpret them.
+//! A room imports only rooms that come before it. A ledger stores records and does not interpret them.
 
 pub mod clock;
 pub mod digest_cache;

@@ -110,7 +110,7 @@ pub struct AdminState {
 #[derive(Clone, Debug)]
 pub struct AdminService(Option<Running>);
 
-/// What a running proxy shows on the admin listener.
+/// The parts of a running proxy that the admin listener shows on the admin listener.
 #[derive(Clone, Debug)]
 struct Running {
     parts: AdminState,

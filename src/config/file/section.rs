@@ -90,7 +90,7 @@ pub fn replace_value<T: FromOutside>(
 /// * `check(FUNCTION)`, which returns the problem of a value that its type allows
 /// * `needs(restart)`, if a reload cannot apply a change of the key, nor of any key below it
 /// * `given(VARIABLE, FLAG)`, which override the key; the flag is optional
-/// * `old(ADVICE)`, for a key that this version still reads, with a warning; the schema has it no longer
+/// * `old(ADVICE)`, for a key that this version still reads, with a warning; the schema no longer has it
 macro_rules! section {
     ($(#[$doc:meta])+ $name:ident { $(
         $(#[$meta:meta])+

@@ -12,16 +12,16 @@ use crate::policy::OnOrganisationChange;
 section! {
     /// `[timeouts]`: timeouts of an exchange.
     TimeoutsSection {
-        /// Timeout for DNS and TCP, including a forward proxy, and for the TLS handshake that follows.
+        /// Timeout for DNS and TCP, including a forward proxy. The TLS handshake that follows has as much again.
         pub connect: Written<Timeout> = "5s".into();
         /// Timeout from the sent request to the response head, if the head comes when the model is done. Streams of
-        /// Messages and Responses, whose head comes at once, have 60 s, or a tenth of it if that is longer.
+        /// Messages and Responses, whose head comes at once, have 60 s, or a tenth of this timeout if that is longer, but never more than this.
         pub headers: Written<Timeout> = "600s".into();
         /// Timeout without any byte of a response body. After two heartbeats in a row it is four times their largest
-        /// gap, and at least 90 s.
+        /// gap, and at least 90 s, or this if it is shorter.
         pub idle: Written<Timeout> = "240s".into();
         /// Timeout while only heartbeats arrive. Before the first content event it is 120 s, or half of this if that is
-        /// longer.
+        /// longer, but never more than this.
         pub progress: Written<Timeout> = "240s".into();
         /// Same as `progress`, while the model reasons.
         pub reasoning: Written<Timeout> = "600s".into();

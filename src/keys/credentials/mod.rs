@@ -1,6 +1,6 @@
 //! Tasks that keep profiles' credentials fresh: one for each profile whose credential has a source.
 //!
-//! The decisions are in `auth::credential_source`. This room runs programs, asks endpoints and reads files. It never
+//! The decisions are in `keys::credential_source`. This module runs programs, asks endpoints and reads files. It never
 //! logs what they supply.
 
 mod container;

@@ -24,7 +24,7 @@ pub struct Cooldown {
     /// The template of the path that got this answer; `None` if it is unknown.
     pub path: Option<&'static str>,
     /// `true` if another profile of the same organisation caused it.
-    pub shared: bool,
+    pub of_other_profile: bool,
     /// The start.
     pub since: Instant,
     /// The last refusal that has begun it or made it longer.
@@ -78,7 +78,7 @@ impl Cooldown {
             // What the provider said is known to the process that has asked it.
             evidence: None,
             path: None,
-            shared: false,
+            of_other_profile: false,
             since: refused_at,
             refused_at,
             until,

@@ -1,7 +1,7 @@
 //! The cooldowns of one profile, and the counters from which the next one's length follows.
 //!
-//! A success resets a counter, and so does a day after the last cooldown. (The design would forget a counter with its
-//! cooldown, but then no second failure in a row could be counted.)
+//! A success resets a counter, and so does a day after the last cooldown. A counter outlives its cooldown: otherwise no
+//! second failure in a row could be counted.
 
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ impl ProfileCooldowns {
             is_named: stated.is_some(),
             evidence: report.verdict.evidence,
             path: report.path,
-            shared: false,
+            of_other_profile: false,
             since: now,
             refused_at: now,
             until,
@@ -166,20 +166,20 @@ impl ProfileCooldowns {
         self.cooldowns.push(cooldown);
     }
 
-    /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `shared_only`, it
+    /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `quota_only`, it
     /// removes those of the quota only. Returns what it removes.
     pub(super) fn record_success(
         &mut self,
         model: Option<&str>,
         began: Instant,
-        shared_only: bool,
+        quota_only: bool,
     ) -> Vec<(Reason, Option<Box<str>>)> {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
         let mut cleared = Vec::new();
         self.cooldowns.retain(|cooldown| {
             // A cooldown that began or became longer during the exchange is newer evidence than its success.
             let older = cooldown.refused_at < began && concerned(cooldown.model.as_deref());
-            let goes = older && (!shared_only || cooldown.is_of_quota());
+            let goes = older && (!quota_only || cooldown.is_of_quota());
             if goes {
                 cleared.push((cooldown.reason, cooldown.model.clone()));
             }
@@ -187,7 +187,7 @@ impl ProfileCooldowns {
         });
         self.streaks.retain(|streak| {
             let older = streak.last_failure < began && concerned(streak.model.as_deref());
-            !older || (shared_only && !cleared.iter().any(|(reason, _)| *reason == streak.reason))
+            !older || (quota_only && !cleared.iter().any(|(reason, _)| *reason == streak.reason))
         });
         cleared
     }

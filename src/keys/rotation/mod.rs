@@ -75,7 +75,7 @@ pub struct Rotation {
     members: Vec<PooledProfile>,
     /// Cooldowns that a success has ended early.
     early_ends: u64,
-    /// The cooldowns that attempts have begun and ended since [`take_changes`](Self::take_changes).
+    /// The cooldowns that attempts and operators have begun and ended since [`take_changes`](Self::take_changes).
     changes: Vec<(ProfileId, SharedCooldown)>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
@@ -99,7 +99,7 @@ impl Rotation {
         }
     }
 
-    /// Copies cooldowns and learned organisations from `old`. `same` maps an id of this rotation to its id in `old`.
+    /// Copies cooldowns, last probes, presence of credentials and learned organisations from `old`, but no paces. `same` maps an id of this rotation to its id in `old`.
     pub fn inherit_state(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
         for (id, member) in self.members.iter_mut().enumerate() {
             // A new profile, or one with a new credential, starts without cooldowns.
@@ -151,8 +151,8 @@ impl Rotation {
             for member in group {
                 if let Some(known) = self.members.get_mut(member) {
                     // Another profile's success proves that the shared quota has room, and nothing else.
-                    let shared_only = member != id;
-                    let ended = known.cooldowns.record_success(report.model, report.began, shared_only);
+                    let quota_only = member != id;
+                    let ended = known.cooldowns.record_success(report.model, report.began, quota_only);
                     note_ended(&mut self.changes, member, ended, report.began);
                 }
             }
@@ -243,7 +243,7 @@ impl Rotation {
         self.early_ends
     }
 
-    /// Gives the slot of a request back that does not use it.
+    /// Gives back the slot of a request that does not use it.
     pub fn return_slot(&mut self, id: ProfileId, model: Option<&str>, slot: Slot, now: Instant) {
         if let Some(pace) = self.pace_mut(id, model, now) {
             pace.return_slot(slot, now);
@@ -461,12 +461,12 @@ impl Rotation {
             let Some(known) = self.members.get(member) else {
                 continue;
             };
-            let shared = member != id;
+            let of_other_profile = member != id;
             let cooldowns = known.cooldowns.active_cooldowns(now);
             // Another profile's own trouble does not affect this one.
-            let concerned = cooldowns.filter(|cooldown| !shared || cooldown.is_of_quota());
+            let concerned = cooldowns.filter(|cooldown| !of_other_profile || cooldown.is_of_quota());
             active.extend(concerned.map(|cooldown| Cooldown {
-                shared,
+                of_other_profile,
                 ..cooldown.clone()
             }));
         }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::policy::Reason;
 
-/// A cooldown of a credential that a provider's answer began or ended.
+/// A cooldown of a credential that a provider's answer or an operator began or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedCooldown {
     /// The reason.

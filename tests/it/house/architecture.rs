@@ -16,6 +16,7 @@ const PURE: &[&str] = &[
     "work",
     "splice",
     "digest",
+    "labels",
     "conversation",
     "wire",
     "repair",
@@ -125,7 +126,7 @@ fn imports_go_up_the_map() {
             imports += usize::from(room != source.room);
             assert!(
                 place(&room) <= Some(own),
-                "{} imports {room}, which is below it on the map",
+                "{} imports {room}, which comes after it on the map",
                 source.path
             );
         }

@@ -414,7 +414,7 @@ fn a_rate_limit_applies_to_one_model_of_the_organisation() {
         .collect();
     assert_eq!(others.len(), 3);
     let rests = &pool.rotation.profile_statuses(pool.now)[1].cooldowns;
-    assert!(rests.len() == 1 && rests[0].shared && rests[0].reason == Reason::RateLimit);
+    assert!(rests.len() == 1 && rests[0].of_other_profile && rests[0].reason == Reason::RateLimit);
 }
 
 #[test]

@@ -153,7 +153,10 @@ fn poll(world: &World, start: Instant, seen: &mut Seen) {
         for rest in view(world, "anthropic", label).cooldowns {
             let since = rest.since.saturating_duration_since(start.into_std());
             let model = rest.model.map(String::from);
-            seen.insert((label.to_owned(), rest.reason.label(), model, since), rest.shared);
+            seen.insert(
+                (label.to_owned(), rest.reason.label(), model, since),
+                rest.of_other_profile,
+            );
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct WriteBehind {
     end_pause: Arc<Notify>,
 }
 
-/// The worker that does the writes. It runs for as long as the process.
+/// The worker that does the writes. It runs until all handles are dropped and the queue is empty.
 #[derive(Debug)]
 pub struct WriteBehindWorker {
     ledger: Arc<dyn Ledger>,

@@ -118,26 +118,26 @@ fn profile_view(
     credential: Option<CredentialStatus>,
     dates: &DateConverter,
 ) -> ProfileView {
-    let rest = |rest: rotation::Cooldown| CooldownView {
-        reason: rest.reason.label(),
-        model: rest.model.map(String::from),
-        disables: rest.disables,
-        shared: rest.shared,
-        evidence: rest.evidence.map(|evidence| EvidenceView {
+    let cooldown = |cooldown: rotation::Cooldown| CooldownView {
+        reason: cooldown.reason.label(),
+        model: cooldown.model.map(String::from),
+        disables: cooldown.disables,
+        shared: cooldown.of_other_profile,
+        evidence: cooldown.evidence.map(|evidence| EvidenceView {
             status: evidence.status,
             statement: evidence.statement,
-            path: rest.path,
+            path: cooldown.path,
         }),
-        since: dates.to_date(rest.since),
-        until: dates.to_date(rest.until),
-        seconds_left: rest.until.saturating_duration_since(clock::std_now()).as_secs(),
+        since: dates.to_date(cooldown.since),
+        until: dates.to_date(cooldown.until),
+        seconds_left: cooldown.until.saturating_duration_since(clock::std_now()).as_secs(),
     };
     ProfileView {
         upstream: upstream.to_owned(),
         label: view.label.to_string(),
         state: view.state.label(),
         organisation: view.organisation.map(|organisation| organisation.to_string()),
-        rests: view.cooldowns.into_iter().map(rest).collect(),
+        rests: view.cooldowns.into_iter().map(cooldown).collect(),
         credential: credential.map(|credential| CredentialView {
             source: credential.source,
             expires_at: credential.expires_at.map(rfc3339_date),

@@ -1,4 +1,4 @@
-//! Cooldowns of keys that replicas with one ledger share: one that a provider's answer begins at one of them holds at all.
+//! Cooldowns of keys that replicas with one ledger share: one that begins at one of them holds at all.
 //!
 //! Only what a provider's answer says about a credential is shared, under a keyed hash of upstream and credential. A replica
 //! is right by itself while the ledger is away, and tells the others later.

@@ -20,7 +20,7 @@ use crate::{
     splice::Segments,
 };
 
-/// Returns `true` if the body got values back of another organisation than that of the present profile.
+/// Returns `true` if values of an organisation other than the present profile's were put back into the body.
 pub(in crate::proxy::attempt) fn has_foreign_values(attempts: &Attempts<'_>) -> bool {
     let continuity = attempts.outgoing.body.continuity.as_ref();
     continuity.is_some_and(|known| !known.fits_profile(attempts.profile))

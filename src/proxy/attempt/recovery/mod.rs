@@ -40,7 +40,7 @@ use crate::{
 };
 use objection::{LedgerNeed, Objection, Recovery};
 use proposal::{Proposal, Trial};
-use put::{note_sent, put_proposal, restore_last_sent};
+use put::{note_sent, put_proposal, undo_trial};
 use refused_exchange::RefusedExchange;
 
 /// Every recovery. The first with a proposal is followed.
@@ -110,13 +110,14 @@ async fn resend_while_refused(
         let next = send_again(attempts, log).await;
         if let Some(trial) = trial {
             let Some(next) = next.filter(|next| next.status().is_success()) else {
-                // The change has not helped. Another profile may get the body without it.
-                restore_last_sent(attempts, proposal.step);
+                // The change has not helped. Another profile gets the body from before it.
+                undo_trial(attempts, proposal.step);
                 from = place.saturating_add(1);
                 continue;
             };
             answer = next;
             end_trial(attempts, trial);
+            // A trial has no late text, so there is nothing to store that could fail.
             put_proposal(attempts, &mut proposal).await;
         } else {
             // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.

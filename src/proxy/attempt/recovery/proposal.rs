@@ -32,7 +32,8 @@ pub(super) struct Proposal {
     pub(super) facts: Vec<KeyedFact>,
     /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
     pub(super) is_fallback: bool,
-    /// Set if the change is a guess: only a success counts, and otherwise the client gets the refusal.
+    /// Set if the change is a guess: only a success counts. Otherwise the change is undone, and the next
+    /// recovery is asked.
     pub(super) trial: Option<Trial>,
 }
 

@@ -6,7 +6,7 @@ use crate::{
     recall::{KeyedFact, LearnedFact},
 };
 
-/// Makes a proposal the body that is sent next. Returns `false` if its late text could not be stored.
+/// Makes a proposal the body that the exchange follows. Returns `false` if its late text could not be stored.
 pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Proposal) -> bool {
     let more = proposal.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
     let body = &mut attempts.outgoing.body;
@@ -29,8 +29,8 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
     true
 }
 
-/// Makes the last sent body the one that is sent next, after a trial of this change that has not helped.
-pub(super) fn restore_last_sent(attempts: &mut Attempts<'_>, failed: ResendStep) {
+/// Puts the refused body back, after a trial of this change that has not helped.
+pub(super) fn undo_trial(attempts: &mut Attempts<'_>, failed: ResendStep) {
     if let Some(history) = &mut attempts.history {
         history.failed_trials.push(failed);
         attempts.outgoing.replace_body(history.last_sent.clone(), false);

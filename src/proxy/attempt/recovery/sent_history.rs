@@ -21,11 +21,11 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
     pub(super) may_override: bool,
-    /// The body of the last send.
+    /// The last body that the exchange follows. That of a trial counts once the provider has accepted it.
     pub(super) last_sent: Segments,
     /// Disputed shapes of the conversation, as the client wrote it.
     shapes: Vec<(DisputedShape, FactKey)>,
-    /// The changes of the resends, in their order.
+    /// The changes of the resends that the exchange follows, in their order.
     pub(super) steps: Vec<ResendStep>,
     /// The changes that were tried and have not helped.
     pub(super) failed_trials: Vec<ResendStep>,
