@@ -24,9 +24,13 @@ const AWAY_RETRY: Duration = Duration::from_secs(5);
 /// The longest pause between two claims while another holder runs the tool: it may end at any time.
 const IN_FLIGHT_RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Defines the codes: for each a row with its name in the document, its status, and its usual detail.
+/// Defines the codes: for each a row with its name in the document, its status, and its usual detail. The row of a problem
+/// of intents has its type and its title in front.
 macro_rules! problem_codes {
-    ($(#[doc = $doc:literal] $code:ident: $label:literal, $status:ident, $detail:literal;)+) => {
+    ($(
+        #[doc = $doc:literal]
+        $code:ident: $([$uri:literal, $title:literal])? $label:literal, $status:ident, $detail:literal;
+    )+) => {
         /// The code of a refused request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ProblemCode {
@@ -40,6 +44,13 @@ macro_rules! problem_codes {
             const fn row(self) -> (&'static str, StatusCode, &'static str) {
                 match self {
                     $(Self::$code => ($label, StatusCode::$status, $detail),)+
+                }
+            }
+
+            /// Returns the type and the title of a problem of intents. Empty for any other, whose code is enough.
+            const fn intent_types(self) -> &'static [(&'static str, &'static str)] {
+                match self {
+                    $(Self::$code => &[$(($uri, $title))?],)+
                 }
             }
         }
@@ -103,27 +114,34 @@ problem_codes! {
     Unavailable: "unavailable", SERVICE_UNAVAILABLE,
         "the ledger failed or timed out: retry";
     /// Another holder runs the tool of the intent.
-    InFlight: "in_flight", CONFLICT,
+    InFlight: ["urn:antiphon:intent:in-flight", "the tool is running"]
+        "in_flight", CONFLICT,
         "another claim holds this intent: do not run the tool, and claim again after the time in retry-after";
     /// The tool of the intent may have run, and its effect cannot be undone.
-    OutcomeUnknown: "outcome_unknown", CONFLICT,
+    OutcomeUnknown: ["urn:antiphon:intent:outcome-unknown", "the tool may have run"]
+        "outcome_unknown", CONFLICT,
         "the holder disappeared, and the effect cannot be undone: find out whether it happened, and let the operator \
          resolve the intent: antiphon intents resolve ID done|not-run";
     /// The key of the intent was used for another input.
-    PayloadMismatch: "payload_mismatch", UNPROCESSABLE_ENTITY,
+    PayloadMismatch: ["urn:antiphon:intent:payload-mismatch", "the key was used for another input"]
+        "payload_mismatch", UNPROCESSABLE_ENTITY,
         "do not run the tool: send another Idempotency-Key for another input, and the recorded input of a call";
     /// The effect of the intent cannot be undone, and only a session could take the result.
-    TierForbids: "tier_forbids", FORBIDDEN,
+    TierForbids: ["urn:antiphon:intent:tier-forbids", "the effect cannot be undone, and only a session waits for it"]
+        "tier_forbids", FORBIDDEN,
         "do not run the tool: its caller must learn of the result without its conversation. Configure a webhook \
          for the caller, or let it read /ledger/v1/outstanding or /ledger/v1/feed once a week";
     /// The claim of the intent is not the latest one.
-    StaleClaim: "stale_claim", CONFLICT,
+    StaleClaim: ["urn:antiphon:intent:stale-claim", "the claim is not the latest one"]
+        "stale_claim", CONFLICT,
         "another claim holds this intent, or it was resolved: stop, and report nothing for it";
     /// There is no such intent or call, or the credential does not reach it.
-    NoSuchIntent: "not_found", NOT_FOUND,
+    NoSuchIntent: ["urn:antiphon:intent:not-found", "not found, or not available with this credential"]
+        "not_found", NOT_FOUND,
         "check the id, the owner, and the token of the service";
     /// No ledger that survives a restart answers.
-    NoDurableLedger: "no_durable_ledger", SERVICE_UNAVAILABLE,
+    NoDurableLedger: ["urn:antiphon:intent:no-durable-ledger", "no ledger that survives a restart answers"]
+        "no_durable_ledger", SERVICE_UNAVAILABLE,
         "do not run the tool: intents need ledger.store = \"sqlite\" or \"postgres\", and a ledger that works";
     /// A parameter of an operator's query is invalid.
     BadQuery: "bad_query", BAD_REQUEST,
@@ -153,7 +171,7 @@ problem_codes! {
     /// The configuration was not reloaded.
     NotReloaded: "not_reloaded", UNPROCESSABLE_ENTITY,
         "the reload failed, and the old configuration stays in force";
-    /// The log level is none.
+    /// The text is not a log level.
     BadLevel: "bad_level", UNPROCESSABLE_ENTITY,
         "the level is invalid";
     /// The metrics page could not be written.
@@ -192,32 +210,6 @@ impl ProblemCode {
     /// Returns the status with the code and its usual detail, for the document of an API.
     pub fn described(self) -> (StatusCode, String) {
         (self.status(), format!("`{}`: {}", self.label(), self.detail()))
-    }
-
-    /// Returns the type and the title of a problem of intents. `None` for any other, whose code is enough.
-    const fn intent_type(self) -> Option<(&'static str, &'static str)> {
-        Some(match self {
-            Self::InFlight => ("urn:antiphon:intent:in-flight", "the tool is running"),
-            Self::OutcomeUnknown => ("urn:antiphon:intent:outcome-unknown", "the tool may have run"),
-            Self::PayloadMismatch => (
-                "urn:antiphon:intent:payload-mismatch",
-                "the key was used for another input",
-            ),
-            Self::TierForbids => (
-                "urn:antiphon:intent:tier-forbids",
-                "the effect cannot be undone, and only a session waits for it",
-            ),
-            Self::StaleClaim => ("urn:antiphon:intent:stale-claim", "the claim is not the latest one"),
-            Self::NoSuchIntent => (
-                "urn:antiphon:intent:not-found",
-                "not found, or not available with this credential",
-            ),
-            Self::NoDurableLedger => (
-                "urn:antiphon:intent:no-durable-ledger",
-                "no ledger that survives a restart answers",
-            ),
-            _ => return None,
-        })
     }
 }
 
@@ -263,8 +255,8 @@ pub struct ProblemView<'p> {
 }
 
 fn type_schema() -> Object {
-    let types = ProblemCode::ALL.iter().filter_map(|code| code.intent_type());
-    let types = types.map(|(uri, _)| uri).chain([BLANK]);
+    let types = ProblemCode::ALL.iter().flat_map(|code| code.intent_types());
+    let types = types.map(|(uri, _)| *uri).chain([BLANK]);
     let text = "The stable type of a problem of intents, for programs. Any other is `about:blank`, and has its code";
     name_schema(text, types)
 }
@@ -375,7 +367,7 @@ impl Problem {
     pub fn into_response(self) -> Response<ApiBody> {
         let detail = self.detail.as_deref().unwrap_or_else(|| self.code.detail());
         let mut view = ProblemView::blank(self.code.status(), self.code.label(), detail);
-        if let Some((uri, title)) = self.code.intent_type() {
+        if let [(uri, title)] = self.code.intent_types() {
             (view.uri, view.title) = (uri, title);
         }
         if let Some(claim) = &self.claim {
