@@ -49,7 +49,8 @@
 //! * A profile without a valid credential is not chosen. That is no cooldown, and an expired credential is never sent.
 //! * A path that uses no model changes no profile and no breaker. A text affects a profile only as one of the
 //!   provider's whole sentences: the client may have written any other text.
-//! * Time is a parameter: `policy`, `auth`, `keys/rotation` and `keys/credential_source` never read it. Only `clock` reads the system's clocks.
+//! * Time is a parameter: `policy`, `auth`, `keys/rotation` and `keys/credential_source` never read it. Only `clock` reads
+//!   the system's clocks.
 //! * After the first byte of an answer was sent to the client, nothing is retried. A broken stream never ends cleanly.
 //! * A watcher never holds, changes or ends an answer. Its facts do not depend on how the answer is cut into chunks.
 //! * A posted result reaches only the principal whose call it names. The first posted result stays.

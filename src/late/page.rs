@@ -11,15 +11,15 @@ use crate::{
     ledger::{Moment, PlacedRecord, Record, RecordKind},
 };
 
-/// Records that one page reads at most.
+/// The most records that one page reads.
 const RECORDS_MAX: usize = 4 * 1024;
 /// Bytes of records after which a page ends: 32 MiB.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Reads of one page at most: at least one for each caller.
+/// The most reads of one page. Each principal takes at least one.
 const READS_MAX: usize = 512;
 /// Time after which a page ends.
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Callers that one read returns.
+/// The principals that one read returns.
 const PRINCIPALS_READ: usize = 64;
 
 /// The place of a row. A page begins after such a place.
@@ -38,7 +38,7 @@ pub struct Page<T, C = ListCursor> {
     pub rows: Vec<T>,
     /// The cursor of the next page. `None` if this is the last.
     ///
-    /// A page of operators or of tasks may have few rows, or none, and a next one all the same: it reads a limited number
+    /// A page for operators or of tasks may have few rows, or none, and a next one all the same: it reads a limited number
     /// of records.
     pub next: Option<C>,
 }
@@ -59,7 +59,7 @@ impl<T, C> Page<T, C> {
     }
 }
 
-/// The reading of one page: batches of records of a kind, by caller and then the oldest first.
+/// The reading of one page: batches of records of a kind, by principal and then the oldest first.
 ///
 /// A list asks for a batch, and adds the rows that it makes of it, until there are no more.
 pub(super) struct PageScan<'l, T> {
@@ -70,11 +70,11 @@ pub(super) struct PageScan<'l, T> {
     limit: usize,
     now: Moment,
     rows: Vec<(ListCursor, T)>,
-    /// The callers to read, the present one first.
+    /// The principals to read, the present one first.
     principals: VecDeque<PrincipalHash>,
     /// The place of the last record that was read, or after which the page begins.
     last: Option<ListCursor>,
-    /// `true` if other callers follow.
+    /// `true` if other principals may follow.
     has_others: bool,
     /// The rest of what the page may read. `None` without a limit.
     budget: Option<ScanBudget>,
@@ -90,7 +90,7 @@ struct ScanBudget {
 }
 
 impl<'l, T> PageScan<'l, T> {
-    /// Begins a page of the records of every caller.
+    /// Begins a page of the records of every principal.
     pub(super) fn of_everyone(
         late: &'l LateStore,
         (kind, batch): (RecordKind, usize),
@@ -105,7 +105,7 @@ impl<'l, T> PageScan<'l, T> {
             limit,
             now,
             rows: Vec::new(),
-            // The caller of the last row may have more.
+            // The principal of the last row may have more.
             principals: after.iter().map(|after| after.principal).collect(),
             last: after,
             has_others: true,
