@@ -22,7 +22,7 @@ use antiphon_core::{
     check,
     conversation::pairing::pair_history,
     repair,
-    repair::{KnownAnswers, PairingContext, RepairPolicy, parse, plan},
+    repair::{KnownResults, PairingContext, RepairPolicy, parse, plan},
     wire::Format,
 };
 use bytes::Bytes;
@@ -80,7 +80,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
     let rules = wire.pairing_rules();
     let conversation = wire.read(&body).unwrap();
     let paired = parse(&body, wire).unwrap().pair(PairingContext::new(&policy));
-    let known = KnownAnswers::default();
+    let known = KnownResults::default();
     let planned = plan(&paired, &known, &policy).unwrap();
     let mut copy = vec![0; body.len()];
     let mut works: Vec<Work<'_>> = vec![

@@ -23,7 +23,7 @@ use crate::{
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::callers::Callers,
-    recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
+    recall::{ObjectOwners, RecallSettings, RecallStore},
     server::budget::{self, BodyMemory, Budgets},
     server::{
         BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks,
@@ -82,7 +82,7 @@ pub struct BackgroundWork {
     write_behind_worker: WriteBehindWorker,
     late_worker: LateWorker,
     late: LateStore,
-    answers: AnswerStore,
+    answers: RecallStore,
     objects: ObjectOwners,
     write_behind: WriteBehind,
 }
@@ -92,7 +92,7 @@ pub struct BackgroundWork {
 pub struct RunningBackgroundWork {
     tasks: Tasks,
     late: LateStore,
-    answers: AnswerStore,
+    answers: RecallStore,
     write_behind: WriteBehind,
     telemetry: Telemetry,
 }
@@ -174,13 +174,13 @@ impl RunningBackgroundWork {
     }
 }
 
-/// Services on top of one ledger: late results and pinned answers.
+/// Services on top of one ledger: late results and pinned results.
 #[derive(Debug)]
 pub struct LedgerServices {
     /// Late results.
     pub late: LateStore,
     /// Pinned answers.
-    pub answers: AnswerStore,
+    pub answers: RecallStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
     /// Cooldowns of keys that other replicas share. `None` if no other process uses the ledger.
@@ -201,12 +201,12 @@ impl LedgerServices {
         let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
         let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), telemetry.clone());
         let callers = Callers::new(Arc::clone(&ledger), write_behind.clone());
-        let answer_settings = AnswerStoreSettings {
+        let answer_settings = RecallSettings {
             record_ttl: settings.ttl,
             stores_client_results: keeps_seen,
         };
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
-        let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
+        let answers = RecallStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
         let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());

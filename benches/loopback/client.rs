@@ -11,7 +11,7 @@ use std::{
 pub struct Client(BufReader<TcpStream>);
 
 /// Returns the bytes of a POST. `bench` tells the mock provider what to do. Each body has its own caller, so that
-/// pinned answers of one do not affect the next.
+/// pinned results of one do not affect the next.
 pub fn post(path: &str, bench: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut caller = DefaultHasher::new();

@@ -2,7 +2,7 @@
 
 use antiphon_core::{
     conversation::{Content, Conversation, Message, PartKind, rules::WordsPlace},
-    repair::{KnownAnswers, LearnedRules, PairingContext, RepairPolicy, parse, plan},
+    repair::{KnownResults, LearnedRules, PairingContext, RepairPolicy, parse, plan},
     splice::Span,
     wire::{Format, Unreadable, Wire},
 };
@@ -155,7 +155,7 @@ fn repair_learned(body: &Bytes, wire: Wire, learned: LearnedRules) -> Option<Byt
         ..PairingContext::new(&policy)
     };
     let paired = parse(body, wire).ok()?.pair(context);
-    let plan = plan(&paired, &KnownAnswers::default(), &policy).ok()?;
+    let plan = plan(&paired, &KnownResults::default(), &policy).ok()?;
     Some(plan.splice(&paired, body).ok()?.to_vec().into())
 }
 

@@ -37,7 +37,7 @@ impl PrincipalSettings {
 
 /// The identity of the client of one exchange.
 ///
-/// Access on behalf of a client takes this value: the ledger, the session table, pinned answers, learned facts.
+/// Access on behalf of a client takes this value: the ledger, the session table, pinned results, learned facts.
 /// Services, operators and clearing have their own types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {

@@ -19,10 +19,10 @@ const RESULTS_MAX: usize = 50_000;
 
 /// The parked results of known owners.
 #[derive(Debug, Default)]
-pub(super) struct AwaitedTable(Mutex<KnownResults>);
+pub(super) struct AwaitedTable(Mutex<ParkedResults>);
 
 #[derive(Debug, Default)]
-struct KnownResults {
+struct ParkedResults {
     /// The owner of each, and the call for which it waits.
     results: HashMap<RecordKey, (Owner, Index)>,
     /// The calls for which they wait, by owner. Shared with the requests of the owner, so that none copies them.
@@ -91,13 +91,13 @@ impl AwaitedTable {
         AwaitedCalls(known.calls.get(&owner()).cloned())
     }
 
-    fn lock(&self) -> MutexGuard<'_, KnownResults> {
+    fn lock(&self) -> MutexGuard<'_, ParkedResults> {
         // Each change leaves a valid table, so a panic elsewhere need not spread.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl KnownResults {
+impl ParkedResults {
     fn remove_result(&mut self, record: &RecordKey) {
         let Some((owner, call)) = self.results.remove(record) else {
             return;

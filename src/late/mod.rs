@@ -63,7 +63,7 @@ use tokio::sync::Notify;
 
 pub use awaited_calls::AwaitedCalls;
 pub use calls::{CallQuery, FoundResult, ObservedCall};
-pub use cancels::{CancelAnswer, Cancels};
+pub use cancels::{CancelOutcome, Cancels};
 pub use carry_over::CarryOver;
 pub use claims::{
     ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentView, Intents,

@@ -5,7 +5,7 @@ use crate::{
     auth::Caller,
     keys::profiles::Profiles,
     keys::rotation::ProfileId,
-    recall::{AnswerStore, ContinuityScope},
+    recall::{ContinuityScope, RecallStore},
     repair::{CallKey, CarriedIdentity, ContinuityKind},
     wire::{Wire, watch::Facts},
 };
@@ -13,7 +13,7 @@ use crate::{
 /// The owner of the values of one exchange, apart from the organisation, which may differ between attempts.
 #[derive(Clone, Debug)]
 pub(super) struct ContinuityOwner {
-    pub(super) recall: AnswerStore,
+    pub(super) recall: RecallStore,
     pub(super) profiles: Profiles,
     pub(super) caller: Caller,
     pub(super) wire: Wire,

@@ -15,7 +15,7 @@ use crate::{
     ledger::{RecordName, Unread},
     recall::APPENDED_CALLS_MAX,
     repair::{
-        BodyAnswer, BodyCall, CallKey, LateCall, PinnedAnswer, RealResult, block_content, contains_result, id_letters,
+        BodyCall, BodyResult, CallKey, LateCall, PinnedResult, RealResult, block_content, contains_result, id_letters,
     },
 };
 
@@ -34,7 +34,7 @@ pub(super) struct BodyCalls<'v> {
 /// Calls with a posted result which the body may lack.
 pub(super) struct LackingCalls<'v> {
     in_body: Vec<(RecordName, &'v BodyCall)>,
-    /// The contents of results that stand in the places of calls without an answer of the client.
+    /// The contents of results that stand in the places of calls to which the client sends none.
     in_place: HashMap<CallKey, String>,
     compacted: Vec<RecordName>,
 }
@@ -103,32 +103,32 @@ impl<'v> BodyCalls<'v> {
         })
     }
 
-    /// Removes the calls without an answer in the body, unless a placeholder or another result stands for their answer.
+    /// Removes the calls without a result in the body, unless a placeholder or another result stands for theirs.
     /// Returns the contents of these results.
     async fn retain_lacking(
         &self,
         calls: &mut Vec<(RecordName, &BodyCall)>,
         deadline: Instant,
     ) -> Result<HashMap<CallKey, String>, Unread> {
-        let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
+        let open = calls.iter().filter(|(_, call)| call.in_body == BodyResult::Nothing);
         let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
-        let pinned = self.results.pinned_answers(&keys, deadline).await?;
+        let pinned = self.results.pinned_results(&keys, deadline).await?;
         let (late, caller) = (&self.results.late, self.results.caller);
-        calls.retain(|(name, call)| match call.answer {
-            BodyAnswer::InPlace { .. } => true,
-            BodyAnswer::Elsewhere => false,
-            BodyAnswer::Nothing => match pinned.get(&call.key) {
-                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_))) => true,
+        calls.retain(|(name, call)| match call.in_body {
+            BodyResult::InPlace { .. } => true,
+            BodyResult::Elsewhere => false,
+            BodyResult::Nothing => match pinned.get(&call.key) {
+                Some(PinnedResult::Placeholder(_) | PinnedResult::Result(RealResult::Block(_))) => true,
                 // That of another run, or of a call of another session with the same id and input, is no receipt.
-                Some(PinnedAnswer::Result(RealResult::Content { .. })) => late.is_waiting(caller, name),
-                // A call without any answer yet gets its result in its place.
+                Some(PinnedResult::Result(RealResult::Content { .. })) => late.is_waiting(caller, name),
+                // A call without any result yet gets it in its place.
                 None => false,
             },
         });
-        let in_place = pinned.into_iter().filter_map(|(key, answer)| match answer {
-            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block_content(&block)?.to_owned())),
-            PinnedAnswer::Result(RealResult::Content { content, .. }) => Some((key, content)),
-            PinnedAnswer::Placeholder(_) => None,
+        let in_place = pinned.into_iter().filter_map(|(key, result)| match result {
+            PinnedResult::Result(RealResult::Block(block)) => Some((key, block_content(&block)?.to_owned())),
+            PinnedResult::Result(RealResult::Content { content, .. }) => Some((key, content)),
+            PinnedResult::Placeholder(_) => None,
         });
         Ok(in_place.collect())
     }
@@ -172,8 +172,8 @@ impl<'v> BodyCalls<'v> {
         if !lacking.in_body.iter().any(is_it) || !is_call_of_body(recorded, &self.results.query_of(call)) {
             return None;
         }
-        if let Some((answer, hash)) = real_answer(call, self.plain)
-            && contains_result(answer, content)
+        if let Some((result, hash)) = real_result(call, self.plain)
+            && contains_result(result, content)
         {
             self.results.late.note_contained(self.results.caller, *name, hash);
             return None;
@@ -198,18 +198,18 @@ impl LackingCalls<'_> {
     }
 }
 
-/// Returns the client's own answer of a call and its hash. `None` if there is none, or only a text that it was lost.
-fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
+/// Returns the client's own result of a call and its hash. `None` if there is none, or only a text that it was lost.
+fn real_result<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
     let result = call
         .result
-        .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
+        .filter(|_| call.in_body == BodyResult::InPlace { is_lost: false })?;
     let content = result.content.of(body);
     let digest = digest_of([content]);
     let (hash, _) = digest.split_first_chunk()?;
     Some((std::str::from_utf8(content).ok()?, u64::from_le_bytes(*hash)))
 }
 
-/// Returns `true` if the client's answer of a call is known to contain the result.
+/// Returns `true` if the client's own result of a call is known to contain the posted one.
 fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
-    known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
+    known.is_some() && real_result(call, body).map(|(_, hash)| hash) == known
 }

@@ -18,7 +18,7 @@ use crate::{
     ledger::{CommitStep, RecordName, Unread},
     recall::AppendedText,
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, PlaceOptions, append_texts,
+        Anchor, BodyCall, BodyResult, CallKey, LatePlace, LateText, Paired, PinnedResult, PlaceOptions, append_texts,
         late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
@@ -133,7 +133,7 @@ impl LateDelivery<'_> {
         let (_, _, _, posted) = tokio::join!(
             results.recall.load_texts(caller, deadline),
             results.noted_calls(deadline),
-            results.pinned_answers(&open, deadline),
+            results.pinned_results(&open, deadline),
             results.late.load_posted(caller, true, deadline),
         );
         posted
@@ -333,16 +333,16 @@ impl LateDelivery<'_> {
     ) -> Result<bool, Unread> {
         let mut calls = Vec::new();
         for name in &appended.calls {
-            let Some(call) = body.find(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
+            let Some(call) = body.find(name).filter(|call| call.in_body == BodyResult::Nothing) else {
                 return Ok(false);
             };
             calls.push(call);
         }
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = self.results.pinned_answers(&keys, deadline).await?;
+        let pinned = self.results.pinned_results(&keys, deadline).await?;
         // A result that the client once brought may stand there, and differ from the posted one.
         let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
-            Some(PinnedAnswer::Result(real)) => text_contains(&appended.late.text, call, real),
+            Some(PinnedResult::Result(real)) => text_contains(&appended.late.text, call, real),
             _ => false,
         };
         Ok(!calls.is_empty() && calls.iter().all(is_same))

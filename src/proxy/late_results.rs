@@ -10,9 +10,9 @@ use crate::{
     conversation::Outline,
     late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall, QueuedJob},
     ledger::{RecordName, Unread},
-    recall::{AnswerScope, AnswerStore},
+    recall::{RecallScope, RecallStore},
     repair::{
-        BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong, is_working_task, shorten_result,
+        BodyCall, CallKey, PinnedResult, block_content, input_hash, is_strong, is_working_task, shorten_result,
         without_cache_control,
     },
     session::{Lane, LaneId, SessionStrength},
@@ -25,11 +25,11 @@ const RECORDING_MAX: Duration = Duration::from_millis(50);
 /// The recording of the calls of one answer. It ends with the write, or after 50 ms.
 pub(super) type CallRecording = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
-/// Late results and pinned answers of one caller in one conversation. Cheap to clone.
+/// Late results and pinned results of one caller in one conversation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LateResults {
     pub(super) late: LateStore,
-    pub(super) recall: AnswerStore,
+    pub(super) recall: RecallStore,
     pub(super) caller: Caller,
     pub(super) format: Format,
     pub(super) lane: Option<Lane>,
@@ -47,9 +47,9 @@ pub(super) struct LateResults {
 }
 
 impl LateResults {
-    /// Returns the owner of pinned answers, without a guessed lane: it identifies no call with a reusable id.
-    pub(super) fn pin_scope(&self) -> AnswerScope {
-        AnswerScope {
+    /// Returns the owner of pinned results, without a guessed lane: it identifies no call with a reusable id.
+    pub(super) fn pin_scope(&self) -> RecallScope {
+        RecallScope {
             caller: self.caller,
             format: self.format,
             lane: self.certain_lane(),
@@ -189,19 +189,19 @@ impl LateResults {
         }
     }
 
-    /// Returns the pinned answers of calls to which the client sends no result.
-    pub(super) async fn pinned_answers(
+    /// Returns the pinned results of calls to which the client sends no result.
+    pub(super) async fn pinned_results(
         &self,
         calls: &[CallKey],
         deadline: Instant,
-    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+    ) -> Result<HashMap<CallKey, PinnedResult>, Unread> {
         let scope = self.pin_scope();
-        let cached = |key: &CallKey| Some((*key, self.recall.cached_answer(scope, *key)?));
-        let mut pinned: HashMap<CallKey, PinnedAnswer> = calls.iter().filter_map(cached).collect();
+        let cached = |key: &CallKey| Some((*key, self.recall.cached_result(scope, *key)?));
+        let mut pinned: HashMap<CallKey, PinnedResult> = calls.iter().filter_map(cached).collect();
         // Memory first: only the ledger costs a wait.
         let missing: Vec<CallKey> = calls.iter().copied().filter(|key| !pinned.contains_key(key)).collect();
         if !missing.is_empty() {
-            pinned.extend(self.recall.fetch_answers(scope, &missing, deadline).await?);
+            pinned.extend(self.recall.fetch_results(scope, &missing, deadline).await?);
         }
         Ok(pinned)
     }

@@ -82,24 +82,24 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
     let mut shape = guess_shape(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
     let found = {
-        let searching = pin!(find_answer(path, request, is_ledger, &mut log, &mut shape));
+        let searching = pin!(find_response(path, request, is_ledger, &mut log, &mut shape));
         // Here alone, so that it holds for every wait before the head. Afterwards the relay looks at the signal.
         path.closing.run_until_noticed(searching).await
     };
     match found {
-        Some(Ok(FoundAnswer::Provider(answer))) => answer.relay_to_client(log, shape, path.closing.clone()),
-        Some(Ok(FoundAnswer::Ledger(answer))) => {
+        Some(Ok(FoundResponse::Provider(answer))) => answer.relay_to_client(log, shape, path.closing.clone()),
+        Some(Ok(FoundResponse::Ledger(answer))) => {
             let answer = answer.map(AnswerBody::from_ledger);
             own_answer(answer, Verdict::from_class(Class::Success), "done", log)
         }
-        Some(Ok(FoundAnswer::Preflight)) => preflight_answer(log),
+        Some(Ok(FoundResponse::Preflight)) => preflight_answer(log),
         Some(Err(error)) => error_answer(&error, log, shape, is_ledger),
         None => error_answer(&ProxyError::Drained { phase: log.phase }, log, shape, is_ledger),
     }
 }
 
 /// The answer of an exchange, before the proxy adds its own headers.
-enum FoundAnswer {
+enum FoundResponse {
     /// The provider's.
     Provider(ProviderAnswer),
     /// That of the ledger API.
@@ -109,21 +109,21 @@ enum FoundAnswer {
 }
 
 /// Asks the ledger API or a provider for the answer.
-async fn find_answer(
+async fn find_response(
     path: &DataPath,
     request: Request<BoxedBody>,
     is_ledger: bool,
     log: &mut ExchangeLog,
     shape: &mut ErrorShape,
-) -> Result<FoundAnswer, ProxyError> {
+) -> Result<FoundResponse, ProxyError> {
     let found = if is_ledger {
         let answered = ledger_exchange::answer_ledger_request(path, request).await?;
-        answered.map(FoundAnswer::Ledger)
+        answered.map(FoundResponse::Ledger)
     } else {
         let forwarded = forward_request(path, request, log, shape).await?;
-        forwarded.map(FoundAnswer::Provider)
+        forwarded.map(FoundResponse::Provider)
     };
-    Ok(found.unwrap_or(FoundAnswer::Preflight))
+    Ok(found.unwrap_or(FoundResponse::Preflight))
 }
 
 /// Admits, routes and identifies a request, repairs its body, and sends it until there is an answer for the client.

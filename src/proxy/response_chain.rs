@@ -14,7 +14,7 @@ use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     conversation::Finding,
-    recall::{AnswerStore, UnjoinedChain},
+    recall::{RecallStore, UnjoinedChain},
     repair::{Action, RepairReport},
     wire::{
         ContinuedBody, ItemChain, UnjoinedItems,
@@ -38,7 +38,7 @@ const COMPLETED: &str = "completed";
 /// A request whose answer gets an id.
 #[derive(Clone)]
 pub(super) struct ChainRequest {
-    pub(super) recall: AnswerStore,
+    pub(super) recall: RecallStore,
     pub(super) caller: Caller,
     /// The client's body, decoded. Its own items count, and not those that the proxy inserts.
     pub(super) body: Bytes,
@@ -49,7 +49,7 @@ pub(super) struct ChainRequest {
 /// The chain of an accepted request, to which the items of its answer are added.
 #[derive(Debug)]
 pub(super) struct ChainNote {
-    recall: AnswerStore,
+    recall: RecallStore,
     caller: Caller,
     start: ChainStart,
 }

@@ -20,7 +20,7 @@ use crate::{
     keys::profiles::Profiles,
     late::LateStore,
     provider::Routes,
-    recall::{AnswerStore, ObjectOwners},
+    recall::{ObjectOwners, RecallStore},
     server::StopSignal,
     server::budget::{Budgets, Relocatable},
     session_table::SessionTable,
@@ -36,7 +36,7 @@ pub struct ProxyServices {
     /// Lanes of all sessions.
     pub sessions: Arc<SessionTable>,
     /// Pinned answers and earlier results of callers' calls.
-    pub recall: AnswerStore,
+    pub recall: RecallStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
     /// Sink for events of exchanges.

@@ -12,7 +12,7 @@ use std::{
 use bytes::{BufMut, Bytes};
 use tokio::time::{Instant, timeout_at};
 
-use super::{AnswerStore, AnswerStoreState, FIRST_VERSION};
+use super::{FIRST_VERSION, RecallStore, RecallStoreState};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -212,7 +212,7 @@ impl AppendedTexts {
     }
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
     pub fn may_have_texts(&self, caller: Caller) -> bool {
         match current_texts(&self.0, caller) {
@@ -267,13 +267,13 @@ impl AnswerStore {
 }
 
 /// Returns the texts of a caller in memory, unless another process may have changed them since they were read.
-fn current_texts(store: &AnswerStoreState, caller: Caller) -> Option<Arc<TextsOfCaller>> {
+fn current_texts(store: &RecallStoreState, caller: Caller) -> Option<Arc<TextsOfCaller>> {
     let stamp = store.changes.stamp(caller.principal())?;
     let known = store.appended_texts.by_caller.get(&caller)?;
     (known.read_at == Some(stamp)).then_some(known)
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
     /// another process may have sent one before this one was told of it.
     pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
@@ -285,7 +285,7 @@ impl AnswerStore {
 }
 
 /// Reads the latest texts of a caller, which are all that most callers have.
-async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
+async fn list_texts(store: &RecallStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
     let principal = *caller.principal().as_bytes();
     // Before the read, so that a change during it is not taken for one that was read.
     let read_at = store.changes.stamp(caller.principal());
@@ -307,7 +307,7 @@ async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant)
 
 /// Adds the texts at those anchors that have none yet, by their keys.
 async fn find_older_texts(
-    store: &AnswerStoreState,
+    store: &RecallStoreState,
     caller: Caller,
     anchors: &[Anchor],
     found: &mut TextsByAnchor,
@@ -328,7 +328,7 @@ async fn find_older_texts(
 
 /// Returns the anchors of those records that no removal by this process concerns.
 fn lasting_anchors<'r>(
-    store: &AnswerStoreState,
+    store: &RecallStoreState,
     caller: Caller,
     records: impl IntoIterator<Item = &'r Record>,
 ) -> HashSet<Anchor> {
@@ -347,7 +347,7 @@ fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
     Some((record.key.name, Arc::new(AppendedText::decode(&record.value)?)))
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Stores a text before it is sent at the end of a message.
     ///
     /// The `marks` of its results are stored in the same commit. Returns the text that belongs there, and `true` if it is
@@ -402,7 +402,7 @@ impl AnswerStore {
     }
 }
 
-fn note_own(store: &AnswerStoreState, (caller, anchor): (Caller, Anchor), state: RequestState, made_at: Moment) {
+fn note_own(store: &RecallStoreState, (caller, anchor): (Caller, Anchor), state: RequestState, made_at: Moment) {
     let own = OwnText { state, made_at };
     store
         .appended_texts
@@ -410,7 +410,7 @@ fn note_own(store: &AnswerStoreState, (caller, anchor): (Caller, Anchor), state:
         .insert(&(caller.principal(), anchor), own);
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Notes that a provider has accepted a text. Does not wait.
     pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
         let (texts, key) = (&self.0.appended_texts, anchor_key(caller, anchor));

@@ -19,9 +19,9 @@ const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a result counts in addition to its text.
 const RESULT_BYTES: usize = 192;
 
-/// The owner and the format of answers. No other caller can find them, and no other format receives them.
+/// The owner and the format of results. No other caller can find them, and no other format receives them.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerScope {
+pub struct RecallScope {
     /// The caller.
     pub caller: Caller,
     /// The format.
@@ -58,7 +58,7 @@ impl ClientResultCache {
     /// Stores a result in place of an earlier one of its call.
     ///
     /// Returns its name and text. `None` if the same result was stored already, or if nothing identifies the call.
-    pub(super) fn store_result(&self, scope: AnswerScope, result: ClientResult) -> Option<(RecordName, Arc<String>)> {
+    pub(super) fn store_result(&self, scope: RecallScope, result: ClientResult) -> Option<(RecordName, Arc<String>)> {
         let name = result_name(
             scope,
             &result.id,
@@ -82,7 +82,7 @@ impl ClientResultCache {
 
 impl ClientResultQuery {
     /// Returns the name of the call's result. `None` if nothing identifies the call.
-    pub(super) fn record_name(&self, scope: AnswerScope) -> Option<RecordName> {
+    pub(super) fn record_name(&self, scope: RecallScope) -> Option<RecordName> {
         result_name(scope, &self.id, &self.tool, self.occurrence, self.context_hash.as_ref())
     }
 }
@@ -92,13 +92,13 @@ impl ClientResultQuery {
 /// An id that may be used again has an `input` hash, and identifies a call only within one lane. Without a lane there
 /// is no name.
 fn result_name(
-    scope: AnswerScope,
+    scope: RecallScope,
     id: &[u8],
     tool: &[u8],
     occurrence: usize,
     input: Option<&[u8; 32]>,
 ) -> Option<RecordName> {
-    let AnswerScope { caller, format, lane } = scope;
+    let RecallScope { caller, format, lane } = scope;
     let mut hash = Digest::new_keyed(caller.principal_bytes());
     // Some clients strip all but letters and digits from ids.
     for part in [format.label().as_bytes(), &id_letters(id), tool] {

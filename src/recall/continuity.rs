@@ -18,7 +18,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{AnswerStoreState, FIRST_VERSION, UNUSED_ROW_MAX};
+use super::{FIRST_VERSION, RecallStoreState, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     clock,
@@ -148,9 +148,9 @@ impl CarriedValues {
     }
 }
 
-/// Access to the carried values of a store of answers.
+/// Access to the carried values of a [`RecallStore`].
 #[derive(Clone, Copy, Debug)]
-pub struct ContinuityStore<'s>(pub(super) &'s AnswerStoreState);
+pub struct ContinuityStore<'s>(pub(super) &'s RecallStoreState);
 
 impl ContinuityStore<'_> {
     /// Returns `true` if any value was noted in this process.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{AnswerStore, FIRST_VERSION, learned_fact::FactKey};
+use super::{FIRST_VERSION, RecallStore, learned_fact::FactKey};
 use crate::{
     auth::Caller,
     clock,
@@ -49,7 +49,7 @@ impl ShapeVerdict {
     }
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
     /// wait. The client's own shape never replaces the changed one.
     pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, timeout_at};
 
-use super::{AnswerStore, FIRST_VERSION};
+use super::{FIRST_VERSION, RecallStore};
 use crate::{
     auth::Caller,
     clock,
@@ -154,7 +154,7 @@ fn decode_ids(mut content: &[u8]) -> Option<Vec<String>> {
     Some(ids)
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Stores learned facts in the background, if a record of the caller may be written.
     pub fn store_facts(&self, caller: Caller, facts: &[KeyedFact]) {
         if facts.is_empty() || !self.0.may_write(caller) {

@@ -1,5 +1,5 @@
-//! The store of answers: the pinned answers of calls, results that clients brought, appended late-result texts, what
-//! answers carried, and what refusals have taught.
+//! What is remembered between requests: pinned results of calls, results that clients brought, appended late-result
+//! texts, what answers carried, and what refusals have taught.
 //!
 //! A memory cache is in front of the ledger. An exchange waits for the ledger until the deadline of its `LedgerBudget`. A
 //! record that was not read in time is unknown, and nothing is concluded from it. A record that was not written in time
@@ -14,7 +14,7 @@ mod disputed_shapes;
 mod learned_fact;
 mod ledger_budget;
 mod object_owners;
-mod pinned_answers;
+mod pinned_results;
 mod pinned_row;
 mod response_chains;
 mod thinking_facts;
@@ -35,18 +35,18 @@ use crate::{
         Unread, WriteBehind, read_by,
     },
     recall::callers::Callers,
-    repair::{CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
+    repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
     telemetry::Telemetry,
 };
 
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
-pub use client_results::{AnswerScope, ClientResultQuery};
+pub use client_results::{ClientResultQuery, RecallScope};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use disputed_shapes::ShapeVerdict;
 pub use learned_fact::{FactKey, KeyedFact, LearnedFact};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
-pub use pinned_answers::UnstoredPins;
+pub use pinned_results::UnstoredPins;
 pub use pinned_row::PinnedRow;
 pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
@@ -55,7 +55,7 @@ use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
 use daily_writes::DailyWrites;
-use pinned_answers::PinnedAnswers;
+use pinned_results::PinnedResults;
 use response_chains::ChainMemory;
 
 /// Bytes that a row counts in addition to its text.
@@ -68,36 +68,36 @@ const FIRST_VERSION: u64 = 1;
 /// The kinds of facts. Nothing is read for a caller without any.
 const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking];
 
-/// A call and its answer.
-pub type AssignedAnswer = (CallKey, PinnedAnswer);
+/// A call and its result.
+pub type AssignedResult = (CallKey, PinnedResult);
 
-/// Settings of the store of answers.
+/// Settings of a [`RecallStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerStoreSettings {
+pub struct RecallSettings {
     /// The lifetime of a record.
     pub record_ttl: Duration,
     /// `true` if results that clients bring, and reasoning that answers carried, are written to the ledger too.
     pub stores_client_results: bool,
 }
 
-/// The store of answers. The handle is cheap to clone.
+/// The memory of what earlier requests have shown, over the ledger. The handle is cheap to clone.
 #[derive(Clone, Debug)]
-pub struct AnswerStore(Arc<AnswerStoreState>);
+pub struct RecallStore(Arc<RecallStoreState>);
 
 #[derive(Debug)]
-struct AnswerStoreState {
+struct RecallStoreState {
     ledger: Arc<dyn Ledger>,
     /// The changes of other processes, by which caches know that they are out of date.
     changes: LedgerChanges,
     write_behind: WriteBehind,
     callers: Callers,
     telemetry: Telemetry,
-    pinned: PinnedAnswers,
+    pinned: PinnedResults,
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
     response_chains: ChainMemory,
-    /// The callers with pinned answers, and those with appended texts.
+    /// The callers with pinned results, and those with appended texts.
     owners: RecordOwners,
     /// The records of facts and shapes of each caller that were written since a day ago.
     fact_writes: DailyWrites,
@@ -105,10 +105,10 @@ struct AnswerStoreState {
     fact_owners: RecordOwners,
     /// The callers with carried values, of which there may be many more.
     value_owners: RecordOwners,
-    settings: AnswerStoreSettings,
+    settings: RecallSettings,
 }
 
-impl AnswerStoreState {
+impl RecallStoreState {
     /// Counts a read that failed or came too late.
     fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
         if read.is_err() {
@@ -128,25 +128,25 @@ impl AnswerStoreState {
     }
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Makes a store over `ledger`. Writes that no request waits for go to `later`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         later: WriteBehind,
         callers: Callers,
         telemetry: Telemetry,
-        settings: AnswerStoreSettings,
+        settings: RecallSettings,
     ) -> Self {
-        Self(Arc::new(AnswerStoreState {
+        Self(Arc::new(RecallStoreState {
             write_behind: later,
             callers,
             telemetry,
-            pinned: PinnedAnswers::new(),
+            pinned: PinnedResults::new(),
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
             response_chains: ChainMemory::new(),
-            owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
+            owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
             fact_writes: DailyWrites::new(),
             fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
             value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
@@ -179,7 +179,7 @@ impl AnswerStore {
     /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
     ///
     /// If a call has several results over time, memory contains the last and the ledger the first.
-    pub fn store_client_results(&self, scope: AnswerScope, brought: Vec<ClientResult>) {
+    pub fn store_client_results(&self, scope: RecallScope, brought: Vec<ClientResult>) {
         if !scope.caller.is_authenticated() {
             return;
         }
@@ -199,7 +199,7 @@ impl AnswerStore {
     /// Returns the results that the caller brought for these calls, in their order.
     pub async fn find_client_results(
         &self,
-        scope: AnswerScope,
+        scope: RecallScope,
         calls: &[ClientResultQuery],
         deadline: Instant,
     ) -> Result<Vec<Option<RealResult>>, Unread> {
@@ -235,10 +235,10 @@ impl AnswerStore {
         self.0.ledger.survives_restart()
     }
 
-    /// Returns `true` if the ledger contains pinned answers of this caller, or if that is unknown. Does not wait.
-    pub fn may_have_answers(&self, caller: Caller) -> bool {
-        // Another process may have pinned the first answer a moment ago.
-        !self.0.ledger.is_exclusive() || self.0.owners.may_have(RecordKind::PinnedAnswer, caller.principal())
+    /// Returns `true` if the ledger contains pinned results of this caller, or if that is unknown. Does not wait.
+    pub fn may_have_results(&self, caller: Caller) -> bool {
+        // Another process may have pinned the first result a moment ago.
+        !self.0.ledger.is_exclusive() || self.0.owners.may_have(RecordKind::PinnedResult, caller.principal())
     }
 
     /// Follows which callers have records. Until they are read every caller may have some.

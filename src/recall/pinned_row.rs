@@ -1,8 +1,8 @@
-//! The encoding of a pinned answer in the ledger.
+//! The encoding of a pinned result in the ledger.
 
 use bytes::{BufMut, Bytes};
 
-use crate::repair::{PinnedAnswer, Placeholder, RealResult};
+use crate::repair::{PinnedResult, Placeholder, RealResult};
 
 /// The first byte of every row.
 const VERSION: u8 = 1;
@@ -13,12 +13,12 @@ const BLOCK: u8 = b'b';
 const CONTENT: u8 = b'c';
 const FAILED: u8 = b'f';
 
-/// A pinned answer, and its state.
+/// A pinned result, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedRow {
-    /// The answer.
-    pub answer: PinnedAnswer,
-    /// `true` if a provider has accepted a request with this answer.
+    /// The result.
+    pub result: PinnedResult,
+    /// `true` if a provider has accepted a request with this result.
     pub is_committed: bool,
 }
 
@@ -26,13 +26,13 @@ impl PinnedRow {
     /// Encodes the row.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![VERSION, if self.is_committed { COMMITTED } else { PENDING }];
-        match &self.answer {
-            PinnedAnswer::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
-            PinnedAnswer::Result(RealResult::Block(block)) => {
+        match &self.result {
+            PinnedResult::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
+            PinnedResult::Result(RealResult::Block(block)) => {
                 bytes.put_u8(BLOCK);
                 bytes.put_slice(block.as_bytes());
             }
-            PinnedAnswer::Result(RealResult::Content { content, failed }) => {
+            PinnedResult::Result(RealResult::Content { content, failed }) => {
                 bytes.put_u8(if *failed { FAILED } else { CONTENT });
                 bytes.put_slice(content.as_bytes());
             }
@@ -47,27 +47,27 @@ impl PinnedRow {
             return None;
         };
         let text = || String::from_utf8(said.to_vec()).ok();
-        let answer = match *kind {
-            PLACEHOLDER => PinnedAnswer::Placeholder(Placeholder::from_number(*said.first()?)?),
-            BLOCK => PinnedAnswer::Result(RealResult::Block(text()?)),
-            CONTENT | FAILED => PinnedAnswer::Result(RealResult::Content {
+        let result = match *kind {
+            PLACEHOLDER => PinnedResult::Placeholder(Placeholder::from_number(*said.first()?)?),
+            BLOCK => PinnedResult::Result(RealResult::Block(text()?)),
+            CONTENT | FAILED => PinnedResult::Result(RealResult::Content {
                 content: text()?,
                 failed: *kind == FAILED,
             }),
             _ => return None,
         };
         Some(Self {
-            answer,
+            result,
             is_committed: *state == COMMITTED,
         })
     }
 
     /// Returns the bytes of the answer's text in memory.
     pub fn text_bytes(&self) -> usize {
-        match &self.answer {
+        match &self.result {
             // A placeholder is a number in the row itself.
-            PinnedAnswer::Placeholder(_) => 0,
-            PinnedAnswer::Result(real) => real.byte_len(),
+            PinnedResult::Placeholder(_) => 0,
+            PinnedResult::Result(real) => real.byte_len(),
         }
     }
 }
@@ -81,23 +81,23 @@ mod tests {
     #[test]
     fn a_row_comes_back_as_it_was() {
         let text = || "{\"é\":1}".to_owned();
-        for answer in [
-            PinnedAnswer::Placeholder(Placeholder::ReadInterrupted),
-            PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
-            PinnedAnswer::Result(RealResult::Block(text())),
-            PinnedAnswer::Result(RealResult::Content {
+        for result in [
+            PinnedResult::Placeholder(Placeholder::ReadInterrupted),
+            PinnedResult::Placeholder(Placeholder::OutcomeUnknown),
+            PinnedResult::Result(RealResult::Block(text())),
+            PinnedResult::Result(RealResult::Content {
                 content: text(),
                 failed: true,
             }),
-            PinnedAnswer::Result(RealResult::Content {
+            PinnedResult::Result(RealResult::Content {
                 content: text(),
                 failed: false,
             }),
         ] {
             for firm in [true, false] {
-                let answer = answer.clone();
+                let result = result.clone();
                 let row = PinnedRow {
-                    answer,
+                    result,
                     is_committed: firm,
                 };
                 assert_eq!(PinnedRow::decode(&row.encode()), Some(row));

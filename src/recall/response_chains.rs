@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{AnswerStore, FIRST_VERSION, daily_writes::DailyWrites, learned_fact::LearnedFact};
+use super::{FIRST_VERSION, RecallStore, daily_writes::DailyWrites, learned_fact::LearnedFact};
 use crate::{
     auth::Caller,
     clock,
@@ -121,9 +121,9 @@ pub struct UnjoinedChain {
     pub answer: Vec<ChainItem>,
 }
 
-/// Access to the chains of a store of answers.
+/// Access to the chains of a [`RecallStore`].
 #[derive(Clone, Copy, Debug)]
-pub struct ChainStore<'s>(pub(super) &'s AnswerStore);
+pub struct ChainStore<'s>(pub(super) &'s RecallStore);
 
 impl ChainStore<'_> {
     /// Stores the chain of a response. An id that two different responses have belongs to neither, as far as this process
@@ -232,7 +232,7 @@ impl ChainStore<'_> {
     }
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Completes chains whose parents were not in memory, until all other handles are dropped. A second call ends at once.
     pub async fn join_chains(self) {
         let receiver = &self.0.response_chains.unjoined_receiver;
@@ -255,7 +255,7 @@ impl AnswerStore {
                     None => continue,
                 },
             };
-            let Some(store) = handle.upgrade().map(AnswerStore) else {
+            let Some(store) = handle.upgrade().map(RecallStore) else {
                 return;
             };
             let tries = tries.saturating_add(1);

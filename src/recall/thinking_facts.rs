@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::AnswerStore;
+use super::RecallStore;
 use crate::{
     auth::Caller,
     clock,
@@ -45,7 +45,7 @@ impl ThinkingFact {
     }
 }
 
-impl AnswerStore {
+impl RecallStore {
     /// Stores facts about thinking in the background, if a record of the caller may be written. An earlier fact about a
     /// block stays.
     pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {

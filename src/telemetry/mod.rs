@@ -189,9 +189,9 @@ impl Telemetry {
         self.metrics.repairs.second_repairs_refused.count([why]);
     }
 
-    /// Records a new pinned answer by its kind: `moved`, `restored` or `placeholder`.
-    pub fn record_pinned_answer(&self, kind: &'static str) {
-        self.metrics.repairs.frozen_answers.count([kind]);
+    /// Records a new pinned result by its kind: `moved`, `restored` or `placeholder`.
+    pub fn record_pinned_result(&self, kind: &'static str) {
+        self.metrics.repairs.frozen_results.count([kind]);
     }
 
     /// Records a value that was put back, by its kind and its source: `noted` or `neutral`.

@@ -18,9 +18,9 @@ use super::{
     control::ReloadOutcome,
     events, health, intents, metrics_page, page,
     request::{
-        AdminAnswer, AdminHandler,
+        AdminHandler,
         AdminHandler::{Later, Now},
-        AdminRequest, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit,
+        AdminRequest, AdminResponse, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit,
     },
     task_links,
     views::{
@@ -159,7 +159,7 @@ pub(super) static TABLE: LazyLock<RouteTable<AdminHandler>> = LazyLock::new(|| {
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
     (status = 200, description = "version, addresses, upstreams and configuration", body = StatusView),
 ))]
-fn show_status(request: &AdminRequest) -> AdminAnswer {
+fn show_status(request: &AdminRequest) -> AdminResponse {
     shown(&status::status_view(&request.parts))
 }
 
@@ -167,7 +167,7 @@ fn show_status(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
     (status = 200, description = "one value per step in each series", body = SeriesPage),
 ))]
-fn show_series(request: &AdminRequest) -> AdminAnswer {
+fn show_series(request: &AdminRequest) -> AdminResponse {
     shown(&series::series_page(&request.parts.telemetry))
 }
 
@@ -185,7 +185,7 @@ struct RowsQuery {
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
 ))]
-fn list_repairs(request: &AdminRequest) -> AdminAnswer {
+fn list_repairs(request: &AdminRequest) -> AdminResponse {
     let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
     shown(&repairs::repairs_page(&request.parts.telemetry, limit))
 }
@@ -195,7 +195,7 @@ fn list_repairs(request: &AdminRequest) -> AdminAnswer {
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairView),
 ))]
-fn show_repair(request: &AdminRequest) -> AdminAnswer {
+fn show_repair(request: &AdminRequest) -> AdminResponse {
     // The id is not validated: any text that is no known id is a 404.
     let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
     let feed = request.parts.telemetry.dashboard_feed();
@@ -207,7 +207,7 @@ fn show_repair(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/failures", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "status, side, code, names and request id; never content", body = FailuresPage),
 ))]
-fn list_failures(request: &AdminRequest) -> AdminAnswer {
+fn list_failures(request: &AdminRequest) -> AdminResponse {
     let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
     shown(&failures::failures_page(&request.parts.telemetry, limit))
 }
@@ -219,7 +219,7 @@ fn list_failures(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/stuck-sessions", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "masked error, status, names and request id; never content", body = StuckSessionsPage),
 ))]
-fn list_stuck_sessions(request: &AdminRequest) -> AdminAnswer {
+fn list_stuck_sessions(request: &AdminRequest) -> AdminResponse {
     let limit = take_limit(&mut request.query(), ROWS_DEFAULT)?;
     let dates = DateConverter::at_present();
     shown(&stuck_sessions::stuck_sessions_page(
@@ -233,7 +233,7 @@ fn list_stuck_sessions(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/usage", tag = "watch", responses(
     (status = 200, description = "requests, failures, repairs and tokens by name", body = UsagePage),
 ))]
-fn show_usage(request: &AdminRequest) -> AdminAnswer {
+fn show_usage(request: &AdminRequest) -> AdminResponse {
     shown(&usage::usage_page(&request.parts.telemetry))
 }
 
@@ -261,7 +261,7 @@ struct LanesQuery {
     (status = 200, description = "lanes with overdue calls first, then those with other open calls, then the most \
         recently used", body = SessionsPage),
 ))]
-fn list_sessions(request: &AdminRequest) -> AdminAnswer {
+fn list_sessions(request: &AdminRequest) -> AdminResponse {
     let mut query = request.query();
     // More lanes than repairs by default: a lane is one short row.
     let limit = take_limit(&mut query, LANES_DEFAULT)?;
@@ -282,7 +282,7 @@ fn list_sessions(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
     (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
 ))]
-fn list_profiles(request: &AdminRequest) -> AdminAnswer {
+fn list_profiles(request: &AdminRequest) -> AdminResponse {
     let config = request.parts.control.active_config();
     shown(&profiles::profiles_page(&config.profiles, DateConverter::at_present()))
 }
@@ -296,7 +296,7 @@ fn list_profiles(request: &AdminRequest) -> AdminAnswer {
     responses(
     (status = 204, description = "the profile serves requests again"),
 ))]
-fn clear_profile(request: &AdminRequest) -> AdminAnswer {
+fn clear_profile(request: &AdminRequest) -> AdminResponse {
     let (upstream, profile, parts) = (request.id(0), request.id(1), &request.parts);
     if !parts
         .control
@@ -318,7 +318,7 @@ fn clear_profile(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
     (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
 ))]
-fn show_late(request: &AdminRequest) -> AdminAnswer {
+fn show_late(request: &AdminRequest) -> AdminResponse {
     shown(&late::late_page(&request.parts.telemetry, &request.parts.late))
 }
 
@@ -342,7 +342,7 @@ struct LateResultsQuery {
 #[utoipa::path(get, path = "/admin/v1/late/results", tag = "watch", params(LateResultsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = LateResultsPage),
 ))]
-async fn list_late_results(request: AdminRequest) -> AdminAnswer {
+async fn list_late_results(request: AdminRequest) -> AdminResponse {
     let (mut query, parts) = (request.query(), &request.parts);
     let limit = take_limit(&mut query, ROWS_DEFAULT)?;
     let after = query.take("after", BAD_CURSOR, late_results::parse_cursor)?;
@@ -363,7 +363,7 @@ async fn list_late_results(request: AdminRequest) -> AdminAnswer {
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
 ))]
 #[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
-fn show_config(request: &AdminRequest) -> AdminAnswer {
+fn show_config(request: &AdminRequest) -> AdminResponse {
     // The text was rendered without secrets when the configuration was loaded.
     let toml = request.parts.control.active_config().effective_toml.clone();
     Ok(private_response(StatusCode::OK, "application/toml", toml))
@@ -385,7 +385,7 @@ struct LogLevel {
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
     (status = 200, description = "the level or the directives in force", body = LogLevel),
 ))]
-fn show_log_level(request: &AdminRequest) -> AdminAnswer {
+fn show_log_level(request: &AdminRequest) -> AdminResponse {
     let level = request.parts.control.log_control().current_level();
     shown(&LogLevel { level })
 }
@@ -394,7 +394,7 @@ fn show_log_level(request: &AdminRequest) -> AdminAnswer {
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
     (status = 200, description = "the new level is in force", body = LogLevel),
 ))]
-async fn set_log_level(mut request: AdminRequest) -> AdminAnswer {
+async fn set_log_level(mut request: AdminRequest) -> AdminResponse {
     let level: LogLevel = request.read_json().await?;
     let refused = |why| Problem::new(ProblemCode::BadLevel, why);
     request
@@ -422,7 +422,7 @@ struct ReloadPage {
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
 ))]
-async fn reload_config(request: AdminRequest) -> AdminAnswer {
+async fn reload_config(request: AdminRequest) -> AdminResponse {
     let refused = |why| Problem::new(ProblemCode::NotReloaded, why);
     let reloading = request.parts.control.request_reload();
     let ReloadOutcome { changed, needs_restart } = reloading.await.map_err(refused)?;

@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     AdminState,
     live_parts::{AdminSubscribers, SentParts},
-    request::{AdminAnswer, AdminRequest},
+    request::{AdminRequest, AdminResponse},
     views::{failures, repairs, series},
 };
 use crate::{
@@ -75,7 +75,7 @@ struct AdminEventStream {
             changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
 ))]
-pub(super) fn stream_events(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn stream_events(request: &AdminRequest) -> AdminResponse {
     let (parts, subscribers) = (request.parts.clone(), request.subscribers.clone());
     // Each stream holds a task, a buffer and a connection, so their number must be bounded.
     let slot = subscribers.limit.take_slot(()).ok_or(ProblemCode::TooManyListeners)?;

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use http::{Response, StatusCode};
 
-use super::request::{AdminAnswer, AdminRequest};
+use super::request::{AdminRequest, AdminResponse};
 use crate::{
     api::{ApiBody, private_response},
     ledger::check_health,
@@ -22,7 +22,7 @@ const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
     (status = 200, description = "the process answers", body = String, content_type = "text/plain", example = "ok\n"),
 ))]
 #[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
-pub(super) fn check_liveness(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn check_liveness(request: &AdminRequest) -> AdminResponse {
     Ok(show_liveness(request.head.uri.query()))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn show_liveness(query: Option<&str>) -> Response<ApiBody> {
         body = String, content_type = "text/plain",
         example = "[+]serving ok\n[-]not-draining failed\nfailed\n"),
 ))]
-pub(super) async fn check_readiness(request: AdminRequest) -> AdminAnswer {
+pub(super) async fn check_readiness(request: AdminRequest) -> AdminResponse {
     let (parts, query) = (&request.parts, request.head.uri.query());
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
     let requires_ledger = parts.readiness.requires_ledger;

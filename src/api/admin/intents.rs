@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    request::{AdminAnswer, AdminRequest, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit},
+    request::{AdminRequest, AdminResponse, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit},
     views::{
         intents::{self, IntentStateView, IntentsPage, ResolutionView},
         late_results::parse_cursor,
@@ -38,7 +38,7 @@ pub(super) struct IntentsQuery {
 #[utoipa::path(get, path = "/admin/v1/intents", tag = "watch", params(IntentsQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = IntentsPage),
 ))]
-pub(super) async fn list_intents(request: AdminRequest) -> AdminAnswer {
+pub(super) async fn list_intents(request: AdminRequest) -> AdminResponse {
     let (mut query, parts) = (request.query(), &request.parts);
     let limit = take_limit(&mut query, ROWS_DEFAULT)?;
     let after = query.take("after", BAD_CURSOR, parse_cursor)?;
@@ -81,7 +81,7 @@ pub(super) struct ResolvedView {
     request_body = ResolveBody, responses(
     (status = 200, description = "the new state", body = ResolvedView),
 ))]
-pub(super) async fn resolve_intent(mut request: AdminRequest) -> AdminAnswer {
+pub(super) async fn resolve_intent(mut request: AdminRequest) -> AdminResponse {
     let ResolveBody { outcome } = request.read_json().await?;
     let unknown = || not_found("no such intent; GET /admin/v1/intents lists them");
     let id = request.id(0).parse().map_err(|_| unknown())?;

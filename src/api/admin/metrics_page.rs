@@ -5,7 +5,7 @@ use http::{
     header::{ACCEPT, VARY},
 };
 
-use super::request::{AdminAnswer, AdminRequest};
+use super::request::{AdminRequest, AdminResponse};
 use crate::{
     api::{ProblemCode, private_response},
     clock,
@@ -21,7 +21,7 @@ use crate::{
         (String = "application/openmetrics-text"),
     )),
 ))]
-pub(super) fn show_metrics(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn show_metrics(request: &AdminRequest) -> AdminResponse {
     let parts = &request.parts;
     // Cooldowns end without an event, so the gauges are refreshed on each scrape.
     parts.control.active_config().profiles.publish_gauges(clock::std_now());

@@ -163,7 +163,7 @@ impl AdminService {
 }
 
 impl Running {
-    async fn run_request<B>(&self, request: Request<B>) -> request::AdminAnswer
+    async fn run_request<B>(&self, request: Request<B>) -> request::AdminResponse
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {

@@ -13,7 +13,7 @@ use http::{
 };
 use http_body_util::{BodyExt, Empty, Full};
 
-use super::request::{AdminAnswer, AdminRequest, not_found};
+use super::request::{AdminRequest, AdminResponse, not_found};
 use crate::api::ApiBody;
 
 /// A file of the page.
@@ -127,7 +127,7 @@ impl CodedFile {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
-pub(super) fn serve_index(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn serve_index(request: &AdminRequest) -> AdminResponse {
     let headers = &request.head.headers;
     // Weak, since both codings have it.
     let Ok(tag) = HeaderValue::try_from(format!("W/\"{}\"", BUNDLE.version)) else {
@@ -147,11 +147,11 @@ pub(super) fn serve_index(request: &AdminRequest) -> AdminAnswer {
     Ok(answer)
 }
 
-pub(super) fn serve_asset(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn serve_asset(request: &AdminRequest) -> AdminResponse {
     find_file(&request.head.headers, request.id(0), ASK_FIRST)
 }
 
-pub(super) fn serve_versioned_asset(request: &AdminRequest) -> AdminAnswer {
+pub(super) fn serve_versioned_asset(request: &AdminRequest) -> AdminResponse {
     // The page of another binary gets the file too, because no other is here. It must not keep it under that version.
     let cache = if request.id(0) == BUNDLE.version {
         FOR_EVER
@@ -161,7 +161,7 @@ pub(super) fn serve_versioned_asset(request: &AdminRequest) -> AdminAnswer {
     find_file(&request.head.headers, request.id(1), cache)
 }
 
-fn find_file(headers: &HeaderMap, name: &str, cache: &'static str) -> AdminAnswer {
+fn find_file(headers: &HeaderMap, name: &str, cache: &'static str) -> AdminResponse {
     let file = BUNDLE.find_asset(name);
     let file = file.ok_or_else(|| not_found("the page has no such file"))?;
     Ok(file.to_answer(headers, cache))

@@ -24,15 +24,15 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 pub(super) const BAD_CURSOR: &str = "`after` must be the value of `next` from the page before";
 
 /// The answer to a request.
-pub(super) type AdminAnswer = Result<Response<ApiBody>, Problem>;
+pub(super) type AdminResponse = Result<Response<ApiBody>, Problem>;
 
 /// The function that answers an operation.
 #[derive(Clone, Copy)]
 pub(super) enum AdminHandler {
     /// It waits for nothing.
-    Now(fn(&AdminRequest) -> AdminAnswer),
+    Now(fn(&AdminRequest) -> AdminResponse),
     /// It waits for the ledger, for the body or for a reload.
-    Later(fn(AdminRequest) -> Pin<Box<dyn Future<Output = AdminAnswer> + Send>>),
+    Later(fn(AdminRequest) -> Pin<Box<dyn Future<Output = AdminResponse> + Send>>),
 }
 
 /// A request that is authenticated and has a handler.
@@ -89,7 +89,7 @@ impl AdminRequest {
 
 /// Returns a view as an answer.
 #[expect(clippy::unnecessary_wraps, reason = "every handler returns it")]
-pub(super) fn shown(view: &impl Serialize) -> AdminAnswer {
+pub(super) fn shown(view: &impl Serialize) -> AdminResponse {
     Ok(json_response(StatusCode::OK, view))
 }
 

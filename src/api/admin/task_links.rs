@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     AdminState,
-    request::{AdminAnswer, AdminRequest, not_found, read_ledger, shown},
+    request::{AdminRequest, AdminResponse, not_found, read_ledger, shown},
 };
 use crate::{
     api::{Problem, ProblemCode, json::json_response},
@@ -48,7 +48,7 @@ pub(super) struct TaskLinkView {
 #[utoipa::path(post, path = "/admin/v1/tasks/links", tag = "operate", request_body = TaskLinkRequest, responses(
     (status = 201, description = "the link", body = TaskLinkView),
 ))]
-pub(super) async fn make_task_link(mut asked: AdminRequest) -> AdminAnswer {
+pub(super) async fn make_task_link(mut asked: AdminRequest) -> AdminResponse {
     let request: TaskLinkRequest = asked.read_json().await?;
     let parts = &asked.parts;
     if !UserTasks::of_store(&parts.late).has_page() {
@@ -93,7 +93,7 @@ pub(super) struct RevokedTaskLink {
     params(("link" = String, Path, description = "the id of the link", pattern = "^[0-9a-f]{64}$")), responses(
     (status = 200, description = "the link opens nothing any more", body = RevokedTaskLink),
 ))]
-pub(super) async fn revoke_task_link(request: AdminRequest) -> AdminAnswer {
+pub(super) async fn revoke_task_link(request: AdminRequest) -> AdminResponse {
     let unknown = || not_found("no such link: it has expired, or was revoked");
     let link = request.id(0).to_owned();
     let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    request::{AdminAnswer, AdminRequest, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit},
+    request::{AdminRequest, AdminResponse, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit},
     views::{
         late_results::parse_cursor,
         messages::{MessagesPage, messages_page},
@@ -31,7 +31,7 @@ pub(super) struct MessagesQuery {
 #[utoipa::path(get, path = "/admin/v1/webhooks", tag = "watch", params(MessagesQuery), responses(
     (status = 200, description = "by caller, then the oldest first; never content", body = MessagesPage),
 ))]
-pub(super) async fn list_messages(request: AdminRequest) -> AdminAnswer {
+pub(super) async fn list_messages(request: AdminRequest) -> AdminResponse {
     let mut query = request.query();
     let limit = take_limit(&mut query, ROWS_DEFAULT)?;
     let after = query.take("after", BAD_CURSOR, parse_cursor)?;
@@ -52,7 +52,7 @@ pub(super) struct ResentView {
     responses(
     (status = 200, description = "the message is sent", body = ResentView),
 ))]
-pub(super) async fn resend_message(request: AdminRequest) -> AdminAnswer {
+pub(super) async fn resend_message(request: AdminRequest) -> AdminResponse {
     let message = request.id(0).to_owned();
     let resending = Messages::of_store(&request.parts.late).resend(&message, clock::unix_time());
     if read_ledger("resend a message", resending).await? {

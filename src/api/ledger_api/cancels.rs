@@ -11,7 +11,7 @@ use crate::{
         json::{json_response, name_schema},
     },
     auth::Caller,
-    late::{CancelAnswer, LateError, matching::NamedCall, records::RecordedCallState},
+    late::{CancelOutcome, LateError, matching::NamedCall, records::RecordedCallState},
 };
 
 /// The state of a call after a request about its cancel.
@@ -61,13 +61,13 @@ pub(super) async fn confirm_cancel(
     answer(api.late.cancels().confirm(named, is_refused).await, StatusCode::OK)
 }
 
-fn answer(outcome: Result<CancelAnswer, LateError>, status: StatusCode) -> Result<Response<ApiBody>, Problem> {
+fn answer(outcome: Result<CancelOutcome, LateError>, status: StatusCode) -> Result<Response<ApiBody>, Problem> {
     let code = match outcome? {
-        CancelAnswer::State(state) => return Ok(json_response(status, &CancelView { state: state.label() })),
-        CancelAnswer::Ended => ProblemCode::Conflict,
-        CancelAnswer::NotUndoable => ProblemCode::NotUndoable,
-        CancelAnswer::Ambiguous => ProblemCode::AmbiguousCall,
-        CancelAnswer::Unknown => ProblemCode::NotFound,
+        CancelOutcome::State(state) => return Ok(json_response(status, &CancelView { state: state.label() })),
+        CancelOutcome::Ended => ProblemCode::Conflict,
+        CancelOutcome::NotUndoable => ProblemCode::NotUndoable,
+        CancelOutcome::Ambiguous => ProblemCode::AmbiguousCall,
+        CancelOutcome::Unknown => ProblemCode::NotFound,
     };
     Err(Problem::from_code(code))
 }

@@ -66,7 +66,7 @@ pub(super) enum NoClaim {
 
 /// The answer to a claim.
 #[derive(Debug)]
-pub(super) enum ClaimAnswer {
+pub(super) enum ClaimReply {
     /// The command may run.
     Granted(HeldClaim),
     /// The command ran before.
@@ -102,7 +102,7 @@ impl Claims {
     }
 
     /// Claims the effect of a command, which `command` identifies.
-    pub(super) async fn claim(&self, args: &Args, command: &str) -> Result<ClaimAnswer, NoClaim> {
+    pub(super) async fn claim(&self, args: &Args, command: &str) -> Result<ClaimReply, NoClaim> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &args.key {
             let value = HeaderValue::from_str(key)
@@ -211,16 +211,16 @@ fn find_token(args: &Args, url: &ApiUrl) -> Result<Secret, NoClaim> {
 }
 
 /// Reads a success.
-fn read_answer(answer: &Value) -> Option<ClaimAnswer> {
+fn read_answer(answer: &Value) -> Option<ClaimReply> {
     let text = |name: &str| answer[name].as_str().map(str::to_owned);
     if let Some(claim) = text("claim") {
-        return Some(ClaimAnswer::Granted(HeldClaim {
+        return Some(ClaimReply::Granted(HeldClaim {
             intent: text("intent")?,
             claim,
             idempotency_key: text("idempotency_key")?,
         }));
     }
-    Some(ClaimAnswer::Ran {
+    Some(ClaimReply::Ran {
         sealed: answer["result"]["content"].as_str().map(str::to_owned),
         failed: answer["state"] == "failed",
         at: answer["settled_at"].as_u64()?,

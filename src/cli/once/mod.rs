@@ -23,7 +23,7 @@ use super::{
 };
 use crate::clock;
 use arguments::{IfUnavailable, StoredParts};
-use claims::{ClaimAnswer, Claims, HeldClaim, NoClaim};
+use claims::{ClaimReply, Claims, HeldClaim, NoClaim};
 use sealed_run::{FinishedRun, KeptOutput};
 
 /// Exit code for wrong usage, an unusable token, or a key that was used for other arguments.
@@ -72,8 +72,8 @@ async fn run_once(args: &Args) -> ExitCode {
         }
     };
     match answer {
-        Ok(ClaimAnswer::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
-        Ok(ClaimAnswer::Ran { sealed, failed, at }) => {
+        Ok(ClaimReply::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
+        Ok(ClaimReply::Ran { sealed, failed, at }) => {
             let run = match sealed {
                 Some(sealed) => claims.keys.open(&sealed, &command).ok_or("cannot be decrypted"),
                 None => Err("was never stored, or has been removed"),

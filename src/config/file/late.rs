@@ -32,7 +32,7 @@ labelled_enum! {
 }
 
 section! {
-    /// `[ledger]`: the store of pinned answers, calls and late results.
+    /// `[ledger]`: the store of pinned results, calls and late results.
     LedgerSection {
         /// Kind of store.
         pub store: Word<StoreName> = Word(StoreName::Sqlite), given("ANTIPHON_LEDGER_STORE");

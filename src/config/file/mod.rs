@@ -78,7 +78,7 @@ section! {
         pub client_limits: BTreeMap<String, ClientLimitsSection> = BTreeMap::new();
         /// Identification of callers.
         pub principals: PrincipalsSection = PrincipalsSection::default(), needs(restart);
-        /// Store of pinned answers, calls and late results.
+        /// Store of pinned results, calls and late results.
         pub ledger: LedgerSection = LedgerSection::default(), needs(restart);
         /// Tool services that may post results of calls, by service name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]

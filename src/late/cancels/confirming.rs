@@ -23,7 +23,7 @@ use crate::{
 
 /// The outcome of a request about a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelAnswer {
+pub enum CancelOutcome {
     /// The call is in this state.
     State(RecordedCallState),
     /// The call has a result, or its client has answered it.
@@ -38,7 +38,7 @@ pub enum CancelAnswer {
 
 impl Cancels<'_> {
     /// Asks the service of the caller's call to undo it. The cancel is stored on return.
-    pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
+    pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelOutcome, LateError> {
         let late = self.0;
         // The call may have come with an answer a moment ago.
         late.0.jobs.await_call(id).await;
@@ -56,10 +56,10 @@ impl Cancels<'_> {
         let own: Vec<(RecordKey, RecordedCall)> = decoded.collect();
         let mut calls = matching::calls_of_id(own, id, |(_, call)| &call.id);
         let Some((key, _)) = calls.pop() else {
-            return Ok(CancelAnswer::Unknown);
+            return Ok(CancelOutcome::Unknown);
         };
         if !calls.is_empty() {
-            return Ok(CancelAnswer::Ambiguous);
+            return Ok(CancelOutcome::Ambiguous);
         }
         request_of_call(late, key).await
     }
@@ -68,14 +68,14 @@ impl Cancels<'_> {
 /// Stores the message that asks for a cancel, or lets that of an earlier evidence be sent at once.
 ///
 /// A message that the owner asked for before stays as it is: one cancel is one message.
-async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<CancelAnswer, LateError> {
+async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<CancelOutcome, LateError> {
     let message_key = evidence::cancel_key(&key);
     // Read together: between two reads the message could be sent and answered.
     let requested: Result<_, LateError> = update_records(&*late.0.ledger, [key, message_key], |[call, stored], now| {
         let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) else {
-            return (Vec::new(), Err(CancelAnswer::Unknown));
+            return (Vec::new(), Err(CancelOutcome::Unknown));
         };
-        if let Some(answer) = answer_without_request(late, &call) {
+        if let Some(answer) = outcome_without_request(late, &call) {
             return (Vec::new(), Err(answer));
         }
         let step = request_step(late, (key, &call), (message_key, stored.as_ref()), now);
@@ -89,7 +89,7 @@ async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<CancelAnswe
         Ok(false) => {}
     }
     late.0.watched_lanes.lock().make_final(&key, clock::now());
-    Ok(CancelAnswer::State(RecordedCallState::CancelRequested))
+    Ok(CancelOutcome::State(RecordedCallState::CancelRequested))
 }
 
 /// Builds the step that stores the message. `None` if the one that is stored stays.
@@ -132,20 +132,20 @@ fn is_requested(message: &OutgoingRecord) -> bool {
 }
 
 /// Returns the answer for a call that needs no cancel, or can have none. `None` if its service is to be asked.
-fn answer_without_request(late: &LateStore, call: &RecordedCall) -> Option<CancelAnswer> {
+fn outcome_without_request(late: &LateStore, call: &RecordedCall) -> Option<CancelOutcome> {
     let is_undoable = late.0.settings.tool_settings(&call.tool).cancel_url.is_some();
     match call.state {
-        _ if call.tier != Tier::Revertible || !is_undoable => Some(CancelAnswer::NotUndoable),
-        RecordedCallState::Cancelled => Some(CancelAnswer::State(call.state)),
-        _ if !matching::is_running(call) => Some(CancelAnswer::Ended),
-        RecordedCallState::CancelRefused => Some(CancelAnswer::State(call.state)),
+        _ if call.tier != Tier::Revertible || !is_undoable => Some(CancelOutcome::NotUndoable),
+        RecordedCallState::Cancelled => Some(CancelOutcome::State(call.state)),
+        _ if !matching::is_running(call) => Some(CancelOutcome::Ended),
+        RecordedCallState::CancelRefused => Some(CancelOutcome::State(call.state)),
         _ => None,
     }
 }
 
 impl Cancels<'_> {
     /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
-    pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
+    pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelOutcome, LateError> {
         self.0.0.jobs.await_call(named.call_id).await;
         retry_conflicts(|| try_confirm(self.0, named, is_refused)).await
     }
@@ -156,15 +156,15 @@ async fn try_confirm(
     late: &LateStore,
     named: &NamedCall<'_>,
     is_refused: bool,
-) -> Result<Option<CancelAnswer>, LateError> {
+) -> Result<Option<CancelOutcome>, LateError> {
     let now = clock::unix_time();
     let (record, call): (Record, RecordedCall) = match settling::find_call(late, named, None, now).await? {
-        MatchedCall::None => return Ok(Some(CancelAnswer::Unknown)),
-        MatchedCall::Several => return Ok(Some(CancelAnswer::Ambiguous)),
+        MatchedCall::None => return Ok(Some(CancelOutcome::Unknown)),
+        MatchedCall::Several => return Ok(Some(CancelOutcome::Ambiguous)),
         MatchedCall::One(found) => *found,
     };
     if call.tier != Tier::Revertible {
-        return Ok(Some(CancelAnswer::NotUndoable));
+        return Ok(Some(CancelOutcome::NotUndoable));
     }
     let wanted = if is_refused {
         RecordedCallState::CancelRefused
@@ -172,10 +172,10 @@ async fn try_confirm(
         RecordedCallState::Cancelled
     };
     if call.state == wanted {
-        return Ok(Some(CancelAnswer::State(wanted)));
+        return Ok(Some(CancelOutcome::State(wanted)));
     }
     if !matching::is_running(&call) {
-        return Ok(Some(CancelAnswer::Ended));
+        return Ok(Some(CancelOutcome::Ended));
     }
     let mut steps = sending::end_steps(late, &record, call, is_refused, now).await?;
     let message = evidence::cancel_key(&record.key);
@@ -185,7 +185,7 @@ async fn try_confirm(
         late.0.outbox.remove(&message);
         late.0.watched_lanes.remove_call(&record.key);
         sending::count_end(late, is_refused);
-        return Ok(Some(CancelAnswer::State(wanted)));
+        return Ok(Some(CancelOutcome::State(wanted)));
     }
     Ok(None)
 }

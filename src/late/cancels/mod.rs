@@ -9,7 +9,7 @@ mod evidence;
 mod lane_watch;
 mod sending;
 
-pub use confirming::CancelAnswer;
+pub use confirming::CancelOutcome;
 pub(super) use evidence::{
     WatchedLanes, note_silence, remove_cancel, store_cancel, store_sign, watch_again, watch_recorded,
 };

@@ -5,12 +5,12 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use super::{
-    answer_plan::AnswerPlanner,
     body_reader::{BodyReader, ReadBody},
     context::RequestContext,
     outgoing::SentBody,
     pending_pins::PendingPins,
     repeat_watch::watch_calls,
+    result_plan::ResultPlanner,
     thinking_lookup,
 };
 use crate::{
@@ -33,7 +33,7 @@ const PIECE_BYTES: usize = 128;
 /// Bytes that a repair may add without being counted: 256 KiB.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// Body after its plan, with the answers that were known for its calls.
+/// Body after its plan, with the results that were known for its calls.
 pub(super) struct PreparedBody {
     pub(super) sent: Box<SentBody>,
     /// Memory that the repair takes beside the client's bytes. `None` if it is little.
@@ -104,7 +104,7 @@ impl BodyPlanner<'_> {
             let parsed = catch_read(|| parse(read.plain, reader.wire))?;
             read.paired = reader.pair_body(caller, learned, parsed)?;
         }
-        // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
+        // A guessed lane is left out: under a wrong one, calls with reusable ids would share their results.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         read.paired.set_conversation(conversation);
         let mut is_ahead_unread = false;
@@ -208,7 +208,7 @@ impl BodyPlanner<'_> {
     ) -> Result<Box<PreparedBody>, Unreadable> {
         let (path, asks) = (self.reader.path, self.asks_for_turn);
         yield_if_heavy().await;
-        let planner = AnswerPlanner {
+        let planner = ResultPlanner {
             memory: self.reader.call_memory(context.caller),
             headers: self.headers,
             policy: self.reader.policy,
@@ -228,7 +228,7 @@ impl BodyPlanner<'_> {
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            lookup.count_answers(&new_pins.answers().assigned, &path.telemetry);
+            lookup.count_results(&new_pins.results().assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
             if texts.count > 0 || unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
@@ -242,7 +242,7 @@ impl BodyPlanner<'_> {
                 late_results: results.clone(),
                 // `finish_repair` sets what is left of it.
                 ledger_budget: LedgerBudget::FULL,
-                answers: new_pins.into_answers(),
+                results: new_pins.into_results(),
                 posted_calls: lookup.posted_calls.clone(),
                 stored_anchor: None,
                 last_text: texts.last.as_ref().map(LastText::stored_text),

@@ -37,7 +37,7 @@ use crate::{
         owned_ids::NamedObjects,
     },
     recall::LedgerBudget,
-    repair::{Action, BodyCall, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
+    repair::{Action, BodyCall, KnownResults, Mode, RepairPolicy, RepairReport, plan},
     server::budget::{BudgetClient, yield_if_heavy},
     splice::Segments,
     wire::{Unreadable, Wire},
@@ -240,7 +240,7 @@ impl BodyRepair<'_> {
             return self.repair_body(received, read, context, ledger_budget, log).await;
         }
         // Without known answers: only the findings count, and nothing is edited.
-        let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
+        let report = catch_read(|| plan(&read.paired, &KnownResults::default(), self.policy));
         let mut report = report.map(|plan| plan.report).unwrap_or_default();
         if let Some(continuity) = &mut read.continuity {
             let paired = &read.paired;
@@ -287,7 +287,7 @@ impl BodyRepair<'_> {
                 results.detach_lane();
             }
             let awaited = results.awaited_calls(|| paired.all_calls());
-            let pins = PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline, awaited);
+            let pins = PendingPins::without_results(results.clone(), ledger_budget, plain.clone(), outline, awaited);
             Box::new(pins)
         });
         Box::new(OutgoingBody {
@@ -449,7 +449,7 @@ impl BodyRepair<'_> {
             return false;
         }
         let recall = &results.recall;
-        let is_stored = recall.survives_restart() && recall.may_have_answers(context.caller);
+        let is_stored = recall.survives_restart() && recall.may_have_results(context.caller);
         // A turn of the assistant after an unanswered call was generated with an answer, perhaps one of ours.
         let is_answered_before = |call: &BodyCall| call.turns_after > 0;
         let has_old_call = || read.paired.open_calls().any(is_answered_before);

@@ -1,6 +1,6 @@
 //! Look-up of everything known about the open calls of one body: memory first, then the ledger, under one deadline.
 //!
-//! It returns plain data for a plan, which alone decides the answer of each call.
+//! It returns plain data for a plan, which alone decides the result of each call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,9 +11,9 @@ use crate::{
     clock::rfc3339_date,
     late::{FoundCall, NamedCallRecord, ReadResult, mark_in_request},
     ledger::{RecordName, Unread},
-    recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
+    recall::{AssignedResult, ClientResultQuery, RecallStore},
     repair::{
-        Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
+        Assignment, BodyCall, CallKey, IdSpelling, KnownResults, Paired, Parsed, PinnedResult, Plan, RealResult,
         RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, contains_result, last_thinking, mark_earlier_run,
         plan,
     },
@@ -30,7 +30,7 @@ const TURNS_BEHIND_MAX: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct CallLookup {
     /// Input of a plan.
-    pub(in crate::proxy) known: KnownAnswers,
+    pub(in crate::proxy) known: KnownResults,
     /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Those of them that were not marked as contained in a request yet.
@@ -40,7 +40,7 @@ pub(in crate::proxy) struct CallLookup {
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
-    /// Calls about which the ledger did not answer. Their answers may contradict it, so they are never pinned.
+    /// Calls about which the ledger did not answer. Their results may contradict it, so they are never pinned.
     pub(in crate::proxy) unread: HashSet<CallKey>,
     /// Last signed thinking of the body. `None` if it has none.
     pub(in crate::proxy) last_thinking: Option<ThinkingHash>,
@@ -50,7 +50,7 @@ pub(in crate::proxy) struct CallLookup {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct CallMemory<'m> {
     pub(in crate::proxy) facts: &'m FactMemory,
-    pub(in crate::proxy) recall: &'m AnswerStore,
+    pub(in crate::proxy) recall: &'m RecallStore,
     pub(in crate::proxy) scope: FactScope,
 }
 
@@ -92,7 +92,7 @@ impl CallMemory<'_> {
     pub(in crate::proxy) fn plan_known(
         &self,
         paired: &Paired<'_>,
-        known: &KnownAnswers,
+        known: &KnownResults,
         policy: &RepairPolicy,
     ) -> Result<Plan, Unreadable> {
         let mut plan = plan(paired, known, policy)?;
@@ -117,7 +117,7 @@ impl CallLookup {
         }
     }
 
-    /// Adds the answers of open calls that are in memory. Returns the calls without one.
+    /// Adds the results of open calls that are in memory. Returns the calls without one.
     pub(in crate::proxy) fn add_from_memory<'p>(
         &mut self,
         paired: &'p Paired<'_>,
@@ -126,14 +126,14 @@ impl CallLookup {
     ) -> Vec<&'p BodyCall> {
         let mut unknown = Vec::new();
         for call in paired.open_calls() {
-            // Thinking is bound to this placeholder: any other answer would be refused.
+            // Thinking is bound to this placeholder: any other result would be refused.
             if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
                 self.known
                     .pinned
-                    .insert(call.key, PinnedAnswer::Placeholder(placeholder));
+                    .insert(call.key, PinnedResult::Placeholder(placeholder));
             } else if self.looked_up.contains(&call.key) || self.known.pinned.contains_key(&call.key) {
-                // Already looked up for this request, whose answer must not change between its sends.
-            } else if let Some(pinned) = memory.recall.cached_answer(results.pin_scope(), call.key) {
+                // Already looked up for this request, whose results must not change between its sends.
+            } else if let Some(pinned) = memory.recall.cached_result(results.pin_scope(), call.key) {
                 self.known.pinned.insert(call.key, pinned);
             } else {
                 unknown.push(call);
@@ -159,7 +159,7 @@ impl CallLookup {
         self.known.overrides.extend(overrides);
     }
 
-    /// Adds answers of these calls from the ledger: pinned answers, posted results, and earlier client results.
+    /// Adds results of these calls from the ledger: pinned results, posted results, and earlier client results.
     ///
     /// A posted result in `in_texts` is not restored: it is already in the body, at the end of a message.
     pub(in crate::proxy) async fn add_from_ledger(
@@ -174,7 +174,7 @@ impl CallLookup {
         let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
         // Side by side: three reads cost one wait.
         let (pinned, recorded, seen) = tokio::join!(
-            results.recall.fetch_answers(scope, &keys, deadline),
+            results.recall.fetch_results(scope, &keys, deadline),
             results.recorded_calls(calls, deadline),
             results.recall.find_client_results(scope, &wanted, deadline),
         );
@@ -189,7 +189,7 @@ impl CallLookup {
         let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
         let (mut room, mut open) = (RESTORED_BYTES_MAX, Vec::new());
         for ((call, recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
-            // A pinned answer is final: only the other calls need a result.
+            // A pinned result is final: only the other calls need a result.
             if pinned.contains_key(&call.key) {
                 continue;
             }
@@ -275,36 +275,36 @@ impl CallLookup {
         }
     }
 
-    /// Returns `true` if every known answer is a result that a tool service has posted.
+    /// Returns `true` if a tool service has posted every known result.
     pub(in crate::proxy) fn knows_posted_only(&self) -> bool {
         // A block is a result that the client once brought.
         let is_posted = |result: &RealResult| matches!(result, RealResult::Content { .. });
         let mut pinned = self.known.pinned.values();
         self.known.results.values().all(is_posted)
-            && pinned.all(|answer| matches!(answer, PinnedAnswer::Result(result) if is_posted(result)))
+            && pinned.all(|result| matches!(result, PinnedResult::Result(result) if is_posted(result)))
     }
 
     /// Counts the placeholders that a plan has assigned to calls about which the ledger did not answer.
     pub(in crate::proxy) fn count_unread(&self, assigned: &[Assignment], telemetry: &Telemetry) {
         for assigned in assigned.iter().filter(|assigned| self.unread.contains(&assigned.call)) {
-            if matches!(assigned.answer, PinnedAnswer::Placeholder(_)) {
-                telemetry.record_pinned_answer("unread");
+            if matches!(assigned.result, PinnedResult::Placeholder(_)) {
+                telemetry.record_pinned_result("unread");
             }
         }
     }
 
-    /// Adds answers that other requests were the first to pin. A posted result for which another one stands is not received.
-    pub(in crate::proxy) fn add_pinned_by_others(&mut self, pinned: HashMap<CallKey, PinnedAnswer>) {
-        for (call, answer) in pinned {
-            let is_same = matches!(&answer, PinnedAnswer::Result(real) if self.known.results.get(&call) == Some(real));
+    /// Adds results that other requests were the first to pin. A posted result for which another one stands is not received.
+    pub(in crate::proxy) fn add_pinned_by_others(&mut self, pinned: HashMap<CallKey, PinnedResult>) {
+        for (call, result) in pinned {
+            let is_same = matches!(&result, PinnedResult::Result(real) if self.known.results.get(&call) == Some(real));
             if !is_same {
                 self.posted_calls.remove(&call);
             }
-            self.known.pinned.insert(call, answer);
+            self.known.pinned.insert(call, result);
         }
     }
 
-    /// Notes the pinned results whose caller has not received them yet: an earlier answer to them was cut off.
+    /// Notes the pinned results whose caller has not received them yet: an earlier answer to it was cut off.
     ///
     /// A pin may also be the result of another run, or of a call of another session with the same id and input. Only a
     /// result that the body contains is received.
@@ -321,7 +321,7 @@ impl CallLookup {
         let is_content = |key: &CallKey| {
             matches!(
                 self.known.pinned.get(key),
-                Some(PinnedAnswer::Result(RealResult::Content { .. }))
+                Some(PinnedResult::Result(RealResult::Content { .. }))
             )
         };
         let open = paired.open_calls();
@@ -335,7 +335,7 @@ impl CallLookup {
         let recorded = results.recorded_calls(&waiting, deadline).await.unwrap_or_default();
         for (call, recorded) in waiting.into_iter().zip(recorded) {
             if let Some(FoundCall::Posted(posted)) = recorded
-                && let Some(PinnedAnswer::Result(RealResult::Content { content, .. })) =
+                && let Some(PinnedResult::Result(RealResult::Content { content, .. })) =
                     self.known.pinned.get(&call.key)
                 && contains_result(content, &results.content_in_place(&posted.content, call))
             {
@@ -344,14 +344,14 @@ impl CallLookup {
         }
     }
 
-    /// Counts the answers that a plan has assigned, and that are pinned for the first time.
-    pub(in crate::proxy) fn count_answers(&self, assigned: &[AssignedAnswer], telemetry: &Telemetry) {
-        for (call, answer) in assigned {
-            telemetry.record_pinned_answer(match answer {
-                PinnedAnswer::Placeholder(_) => "placeholder",
-                PinnedAnswer::Result(_) if self.earlier_runs.contains(call) => "earlier_run",
-                PinnedAnswer::Result(real) if self.known.results.get(call) == Some(real) => "restored",
-                PinnedAnswer::Result(_) => "moved",
+    /// Counts the results that a plan has assigned, and that are pinned for the first time.
+    pub(in crate::proxy) fn count_results(&self, assigned: &[AssignedResult], telemetry: &Telemetry) {
+        for (call, result) in assigned {
+            telemetry.record_pinned_result(match result {
+                PinnedResult::Placeholder(_) => "placeholder",
+                PinnedResult::Result(_) if self.earlier_runs.contains(call) => "earlier_run",
+                PinnedResult::Result(real) if self.known.results.get(call) == Some(real) => "restored",
+                PinnedResult::Result(_) => "moved",
             });
         }
     }

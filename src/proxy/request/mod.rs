@@ -1,6 +1,5 @@
 //! The request side: collects the client's body, has it repaired, and builds the outgoing request.
 
-mod answer_plan;
 mod body_planner;
 mod body_reader;
 mod body_repair;
@@ -15,6 +14,7 @@ mod outgoing;
 mod owner_lookup;
 mod pending_pins;
 mod repeat_watch;
+mod result_plan;
 mod thinking_lookup;
 mod unedited;
 
@@ -31,7 +31,7 @@ use http_body::Body as _;
 pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
 pub(super) use outgoing::{OutgoingBody, OutgoingRequest, SentBody};
-pub(super) use pending_pins::{CallAnswers, HeadHold, PendingPins, call_answers};
+pub(super) use pending_pins::{CallResults, HeadHold, PendingPins, call_results};
 
 use super::{
     caller::budget_client,

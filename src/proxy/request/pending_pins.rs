@@ -12,18 +12,18 @@ use crate::{
     conversation::Outline,
     ledger::RecordName,
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
-    recall::{AnswerStore, AppendedText, AssignedAnswer, LedgerBudget, UnstoredPins},
-    repair::{Anchor, Assignment, BodyCall, CallKey, Paired, PinnedAnswer, Plan, client_results},
+    recall::{AppendedText, AssignedResult, LedgerBudget, RecallStore, UnstoredPins},
+    repair::{Anchor, Assignment, BodyCall, CallKey, Paired, PinnedResult, Plan, client_results},
     splice::Span,
 };
 
-/// Answers that one request contains for calls to which its client sends no result in place.
+/// Results that one request contains for calls to which its client sends no result in place.
 #[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct CallAnswers {
-    /// Answers that this request is the first to give.
-    pub(in crate::proxy) assigned: Vec<AssignedAnswer>,
-    /// Answers that earlier requests gave.
-    pub(in crate::proxy) pinned_before: Vec<AssignedAnswer>,
+pub(in crate::proxy) struct CallResults {
+    /// Results that this request is the first to give.
+    pub(in crate::proxy) assigned: Vec<AssignedResult>,
+    /// Results that earlier requests gave.
+    pub(in crate::proxy) pinned_before: Vec<AssignedResult>,
 }
 
 /// Pins of an in-flight request.
@@ -31,7 +31,7 @@ pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) late_results: LateResults,
     /// Time that resends may still wait for the ledger.
     pub(in crate::proxy) ledger_budget: LedgerBudget,
-    pub(in crate::proxy) answers: CallAnswers,
+    pub(in crate::proxy) results: CallResults,
     /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Anchor of the late text that a resend was the first to store. `None` if there is none.
@@ -50,7 +50,7 @@ pub(in crate::proxy) struct PendingPins {
 
 impl PendingPins {
     /// Creates the pins of a body that is not edited, so that the proxy answers none of its calls.
-    pub(super) fn without_answers(
+    pub(super) fn without_results(
         late_results: LateResults,
         ledger_budget: LedgerBudget,
         plain: Bytes,
@@ -60,7 +60,7 @@ impl PendingPins {
         Self {
             late_results,
             ledger_budget,
-            answers: CallAnswers::default(),
+            results: CallResults::default(),
             posted_calls: HashMap::new(),
             stored_anchor: None,
             last_text: None,
@@ -77,19 +77,19 @@ impl PendingPins {
     pub(in crate::proxy) fn commit(&mut self) -> (Vec<RecordName>, HeadHold) {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         // Only results count: a resend may have replaced one by a placeholder.
-        let real = |(call, answer): &AssignedAnswer| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
+        let real = |(call, result): &AssignedResult| matches!(result, PinnedResult::Result(_)).then_some(*call);
         let given = self
-            .answers
+            .results
             .assigned
             .iter()
-            .chain(&self.answers.pinned_before)
+            .chain(&self.results.pinned_before)
             .filter_map(real);
         let restored = given.filter_map(|call| self.posted_calls.get(&call)).copied().collect();
-        let mut used = std::mem::take(&mut self.answers.pinned_before);
+        let mut used = std::mem::take(&mut self.results.pinned_before);
         // `append` empties the list, so that the drop rolls nothing back.
-        used.append(&mut self.answers.assigned);
+        used.append(&mut self.results.assigned);
         let hold = HeadHold {
-            unstored: recall.commit_answers(scope, &used),
+            unstored: recall.commit_results(scope, &used),
             recall: recall.clone(),
             ledger_budget: self.ledger_budget,
         };
@@ -134,17 +134,17 @@ impl PendingPins {
     /// Returns `false` if the text that the resend appends to a message cannot be stored.
     pub(in crate::proxy) async fn replace_pins(
         &mut self,
-        answers: CallAnswers,
+        results: CallResults,
         late_text: Option<(Anchor, AppendedText)>,
     ) -> bool {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
-        let gone = answers_not_again(&self.answers.assigned, &answers.assigned);
-        recall.roll_back_answers(scope, gone);
-        self.answers = answers;
-        let assigned = &self.answers.assigned;
+        let gone = results_not_again(&self.results.assigned, &results.assigned);
+        recall.roll_back_results(scope, gone);
+        self.results = results;
+        let assigned = &self.results.assigned;
         let store = async |deadline| {
-            // An answer that another request has pinned meanwhile stays pinned. The resend is sent as planned.
-            drop(recall.pin_answers(scope, assigned, deadline).await);
+            // A result that another request has pinned meanwhile stays pinned. The resend is sent as planned.
+            drop(recall.pin_results(scope, assigned, deadline).await);
             match late_text {
                 Some((anchor, appended)) => {
                     // The first send contained the same results, and has marked them.
@@ -175,7 +175,7 @@ impl PendingPins {
 /// Pins for which the head of an accepted request's answer waits.
 pub(in crate::proxy) struct HeadHold {
     unstored: UnstoredPins,
-    recall: AnswerStore,
+    recall: RecallStore,
     ledger_budget: LedgerBudget,
 }
 
@@ -198,7 +198,7 @@ impl Drop for PendingPins {
     fn drop(&mut self) {
         self.late_results
             .recall
-            .roll_back_answers(self.late_results.pin_scope(), &self.answers.assigned);
+            .roll_back_results(self.late_results.pin_scope(), &self.results.assigned);
         self.remove_placed_text();
         // The user may go on from an older answer to the message, which the model gave without the text.
         if let Some((anchor, _)) = &self.last_text {
@@ -209,41 +209,41 @@ impl Drop for PendingPins {
     }
 }
 
-/// Returns the answers of `before` that `now` does not assign again.
-pub(super) fn answers_not_again<'b>(before: &'b [AssignedAnswer], now: &[AssignedAnswer]) -> Vec<&'b AssignedAnswer> {
-    let mut again: HashMap<CallKey, Vec<&PinnedAnswer>> = HashMap::new();
-    for (call, answer) in now {
-        again.entry(*call).or_default().push(answer);
+/// Returns the results of `before` that `now` does not assign again.
+pub(super) fn results_not_again<'b>(before: &'b [AssignedResult], now: &[AssignedResult]) -> Vec<&'b AssignedResult> {
+    let mut again: HashMap<CallKey, Vec<&PinnedResult>> = HashMap::new();
+    for (call, result) in now {
+        again.entry(*call).or_default().push(result);
     }
-    let is_gone = |(call, answer): &&AssignedAnswer| again.get(call).is_none_or(|given| !given.contains(&answer));
+    let is_gone = |(call, result): &&AssignedResult| again.get(call).is_none_or(|given| !given.contains(&result));
     before.iter().filter(is_gone).collect()
 }
 
-/// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
-pub(in crate::proxy) fn call_answers(
+/// Returns the results in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
+pub(in crate::proxy) fn call_results(
     paired: &Paired<'_>,
     plan: &Plan,
     lookup: &CallLookup,
     caller: Caller,
-) -> CallAnswers {
-    // Not pinned: the answer of a call that the ledger may know, but was not read in time. It could contradict what the
+) -> CallResults {
+    // Not pinned: the result of a call that the ledger may know, but was not read in time. It could contradict what the
     // provider was sent before. Nor a result under a key that may name another call too: each body derives it again.
     let is_pinned = |assigned: &&Assignment| {
         if lookup.unread.contains(&assigned.call) {
             return false;
         }
         let is_own = caller.is_authenticated() && assigned.is_unique;
-        is_own || matches!(assigned.answer, PinnedAnswer::Placeholder(_))
+        is_own || matches!(assigned.result, PinnedResult::Placeholder(_))
     };
     let assigned = plan.assigned.iter().filter(is_pinned);
     let pinned = |key| lookup.known.pinned.get(key);
     let used = paired
         .open_calls()
         .filter_map(|call| Some((call.key, pinned(&call.key)?.clone())));
-    CallAnswers {
+    CallResults {
         pinned_before: used.collect(),
         assigned: assigned
-            .map(|assigned| (assigned.call, assigned.answer.clone()))
+            .map(|assigned| (assigned.call, assigned.result.clone()))
             .collect(),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     clock,
     conversation::Outline,
     proxy::{catch_core_panic::catch_core_panic, data_path::DataPath, late_delivery::LateTexts},
-    repair::{BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Plan, RepairPolicy},
+    repair::{BodyCall, BodyResult, CallKey, Paired, PinnedResult, Plan, RepairPolicy},
     session::LaneId,
     session_table::{LossKind, SessionTable, ShownCall},
     telemetry::Telemetry,
@@ -56,7 +56,7 @@ pub(super) fn watch_calls(
     }
     let sources = LossSources {
         open: paired.open_calls().map(|call| call.key).collect(),
-        assigned: plan.assigned.iter().map(|given| (given.call, &given.answer)).collect(),
+        assigned: plan.assigned.iter().map(|given| (given.call, &given.result)).collect(),
         lookup,
         texts,
         policy: &path.settings.policy,
@@ -77,7 +77,7 @@ struct LossSources<'s> {
     /// Calls that must have an answer and have none. Others may legally wait for theirs.
     open: HashSet<CallKey>,
     /// Answers that the plan gives.
-    assigned: HashMap<CallKey, &'s PinnedAnswer>,
+    assigned: HashMap<CallKey, &'s PinnedResult>,
     lookup: &'s CallLookup,
     texts: &'s LateTexts,
     policy: &'s RepairPolicy,
@@ -91,10 +91,10 @@ impl LossSources<'_> {
         let given = given.or_else(|| self.lookup.known.pinned.get(&call.key));
         // A late result may also stand as text in a later message.
         let has_text = self.texts.calls.contains(call.key.as_bytes());
-        let loss = match (call.answer, given) {
+        let loss = match (call.in_body, given) {
             _ if has_text => None,
-            (BodyAnswer::Nothing, None) => self.open.contains(&call.key).then_some(LossKind::Abandoned),
-            (BodyAnswer::Nothing, Some(PinnedAnswer::Placeholder(_))) | (BodyAnswer::InPlace { is_lost: true }, _) => {
+            (BodyResult::Nothing, None) => self.open.contains(&call.key).then_some(LossKind::Abandoned),
+            (BodyResult::Nothing, Some(PinnedResult::Placeholder(_))) | (BodyResult::InPlace { is_lost: true }, _) => {
                 Some(LossKind::Placeholder)
             }
             _ => None,

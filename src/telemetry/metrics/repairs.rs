@@ -23,7 +23,7 @@ const RESEND_REASONS: [&str; 7] = [
 ];
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
-/// Kinds of pinned answers.
+/// Kinds of pinned results.
 const PINNED_ANSWERS: [&str; 5] = ["moved", "restored", "earlier_run", "placeholder", "unread"];
 
 metric_table! {
@@ -70,8 +70,8 @@ metric_table! {
             "Results that were left out of a request because no message of its history can contain them yet",
         );
         unrepairable: Counter = page.counter("unrepairable", "Findings that no allowed repair action could repair");
-        frozen_answers: CounterFamily<1> = page.counters(
-            "frozen_answers",
+        frozen_results: CounterFamily<1> = page.counters(
+            "frozen_results",
             "Answers that the proxy gave to tool calls, by kind; each is pinned, so that every later request contains the same \
              one, except unread: a placeholder for a call about which the ledger did not answer",
             LabelSpace::closed([("row", &PINNED_ANSWERS)]),

@@ -68,7 +68,7 @@ async fn filled(path: &Path) -> SqliteLedger {
     };
     let steps = vec![
         put(call(1), 5000),
-        put(key(RecordKind::PinnedAnswer, 2, 2), 100),
+        put(key(RecordKind::PinnedResult, 2, 2), 100),
         put(call(3), 900_000),
     ];
     done(&ledger, steps, then()).await;

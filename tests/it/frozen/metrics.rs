@@ -142,7 +142,7 @@ fn calls(telemetry: &Telemetry) {
     });
     telemetry.record_late_delivery(Duration::from_secs(1), None);
     for row in ["moved", "restored", "placeholder"] {
-        telemetry.record_pinned_answer(row);
+        telemetry.record_pinned_result(row);
     }
     for op in ["read", "write"] {
         telemetry.record_ledger_timeout(op);

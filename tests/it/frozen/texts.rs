@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use antiphon::{
     conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     repair::{
-        KnownAnswers, LateCall, LateText, Paired, PairingContext, PinnedAnswer, PlaceOptions, Placeholder, RealResult,
+        KnownResults, LateCall, LateText, Paired, PairingContext, PinnedResult, PlaceOptions, Placeholder, RealResult,
         RefusalReading, RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
     },
     wire::{Refusal, RefusalKind, Wire},
@@ -55,14 +55,14 @@ fn paired(wire: Wire, body: &Bytes) -> Paired<'_> {
     parse(body, wire).unwrap().pair(PairingContext::new(&policy()))
 }
 
-/// Repairs a body in which every open call has this pinned answer, if any.
-fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -> String {
+/// Repairs a body in which every open call has this pinned result, if any.
+fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedResult>) -> String {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let paired = paired(wire, &body);
     let open = paired.open_calls();
-    let known = KnownAnswers {
+    let known = KnownResults {
         pinned: open.filter_map(|call| Some((call.key, pinned?.clone()))).collect(),
-        ..KnownAnswers::default()
+        ..KnownResults::default()
     };
     let plan = plan(&paired, &known, &policy()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let repaired = plan.splice(&paired, &body).unwrap();
@@ -70,12 +70,12 @@ fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -
     text(&repaired.to_vec())
 }
 
-/// Returns pinned answers, under the names of their kinds.
-fn kept() -> Vec<(String, PinnedAnswer)> {
-    let mut kept: Vec<(String, PinnedAnswer)> = [1, 2]
+/// Returns pinned results, under the names of their kinds.
+fn kept() -> Vec<(String, PinnedResult)> {
+    let mut kept: Vec<(String, PinnedResult)> = [1, 2]
         .map(|number| {
             let placeholder = Placeholder::from_number(number).unwrap();
-            (format!("placeholder {number}"), PinnedAnswer::Placeholder(placeholder))
+            (format!("placeholder {number}"), PinnedResult::Placeholder(placeholder))
         })
         .into();
     assert_eq!(Placeholder::from_number(0).or(Placeholder::from_number(3)), None);
@@ -88,7 +88,7 @@ fn kept() -> Vec<(String, PinnedAnswer)> {
         for failed in [false, true] {
             let content = content.to_owned();
             let name = format!("{name}{}", if failed { " that failed" } else { "" });
-            kept.push((name, PinnedAnswer::Result(RealResult::Content { content, failed })));
+            kept.push((name, PinnedResult::Result(RealResult::Content { content, failed })));
         }
     }
     kept
@@ -122,7 +122,7 @@ fn remembered(facts: &mut String) {
         }
         let block = BLOCKS.iter().find(|(known, _)| known == name).unwrap().1.to_owned();
         let kind = format!("remembered block {name}");
-        let frozen = PinnedAnswer::Result(RealResult::Block(block));
+        let frozen = PinnedResult::Result(RealResult::Block(block));
         line(facts, &kind, &repaired(&kind, wire(name), body, Some(&frozen)));
     }
 }
@@ -185,7 +185,7 @@ fn after_refusals(facts: &mut String) {
             let policy = policy();
             let parsed = parse(&body, wire(name)).unwrap();
             let paired = parsed.pair_refused(PairingContext::new(&policy), &refused, *reading);
-            let plan = plan(&paired, &KnownAnswers::default(), &policy).unwrap();
+            let plan = plan(&paired, &KnownResults::default(), &policy).unwrap();
             let again = plan.splice(&paired, &body).unwrap();
             let is_met = reading.is_met(&refused, &plan.report.findings) && !again.is_original();
             is_met.then(|| again.to_vec())
@@ -196,7 +196,7 @@ fn after_refusals(facts: &mut String) {
     for body in UNBOUND {
         let body = Bytes::from_static(body.as_bytes());
         let paired = paired(Wire::ANTHROPIC, &body);
-        let mut plan = plan(&paired, &KnownAnswers::default(), &policy()).unwrap();
+        let mut plan = plan(&paired, &KnownResults::default(), &policy()).unwrap();
         assert!(plan.drop_bound_thinking(&paired).unwrap());
         let again = plan.splice(&paired, &body).unwrap();
         line(facts, "unbound anthropic", &text(&again.to_vec()));

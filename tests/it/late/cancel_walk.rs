@@ -12,7 +12,7 @@ use antiphon::{
     auth::{Caller, Principal},
     clock::unix_time,
     late::{
-        CancelAnswer, Dispatcher, LateSettings, LateStore, ListedMessage, Messages, ObservedCall, PostOutcome,
+        CancelOutcome, Dispatcher, LateSettings, LateStore, ListedMessage, Messages, ObservedCall, PostOutcome,
         PreparedMessage, SendOutcome,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
@@ -306,7 +306,7 @@ impl Walk {
         let failed = self.calls[&id].failed.clone();
         let before = self.waiting(failed.as_ref()).await;
         let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
-        assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRequested), "{id}");
+        assert_eq!(answer, CancelOutcome::State(RecordedCallState::CancelRequested), "{id}");
         if before.as_ref().is_some_and(|message| !message.is_dead) {
             assert_eq!(
                 self.waiting(failed.as_ref()).await,
@@ -340,7 +340,7 @@ impl Walk {
             return;
         };
         let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
-        assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRefused), "{id}");
+        assert_eq!(answer, CancelOutcome::State(RecordedCallState::CancelRefused), "{id}");
         self.count("refused before");
     }
 
@@ -395,7 +395,7 @@ impl Walk {
             described: None,
         };
         let answer = late.cancels().confirm(&named, is_refused).await.unwrap();
-        assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
+        assert!(matches!(answer, CancelOutcome::State(_)), "{id}: {answer:?}");
         (call.is_ended, call.is_cancelled, call.is_refused) = (true, !is_refused, is_refused);
         self.count("confirmed");
     }

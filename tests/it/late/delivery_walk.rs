@@ -14,7 +14,7 @@ use antiphon::{ledger::Ledger, proxy::OnOutage};
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         app::{Builder, post_with},
         bodies::Rng,

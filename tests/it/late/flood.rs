@@ -16,7 +16,7 @@ use antiphon::{
 use tokio::time::timeout;
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{late, still::secs, wire::spawn},
     telemetry::metrics::Lines,
 };

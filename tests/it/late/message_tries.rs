@@ -12,7 +12,7 @@ use antiphon::{
     clock,
     late::webhooks,
     late::{
-        CancelAnswer, Dispatcher, LateSettings, LateStore, Messages, ObservedCall, ToolSettings,
+        CancelOutcome, Dispatcher, LateSettings, LateStore, Messages, ObservedCall, ToolSettings,
         records::RecordedCallState,
     },
     ledger::{CommitOutcome, CommitStep, Ledger, RecordKind},
@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         late::{numbered_id, running, undoing},
         wire::spawn,
@@ -182,7 +182,7 @@ fn calls_at(ports: Range<u16>, each: usize) -> Vec<(String, String)> {
 async fn asks_for_all(late: &LateStore, caller: Caller, calls: &[(String, String)]) {
     for (id, _) in calls {
         let asked = late.cancels().request(caller, id.as_bytes()).await.unwrap();
-        assert_eq!(asked, CancelAnswer::State(RecordedCallState::CancelRequested));
+        assert_eq!(asked, CancelOutcome::State(RecordedCallState::CancelRequested));
     }
 }
 
@@ -236,7 +236,7 @@ async fn a_request_replaces_a_message_that_cannot_be_decoded() {
     let done = ledger.commit(vec![broken], now).await.unwrap();
     assert_eq!(done, CommitOutcome::Done);
     let answer = late.cancels().request(caller, ID.as_bytes()).await.unwrap();
-    assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRequested));
+    assert_eq!(answer, CancelOutcome::State(RecordedCallState::CancelRequested));
     let waiting = Messages::of_store(&late).list(None, 9, now).await.unwrap();
     assert_eq!(waiting.rows.len(), 1);
 }

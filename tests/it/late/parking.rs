@@ -11,7 +11,7 @@ use antiphon::{
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         app::post_with,
         kept::durable,

@@ -248,7 +248,7 @@ cases! {
 
     lists_contain_the_latest_records_in_order(ledger, LedgerSettings::default()) {
         for name in [5, 3, 9, 1, 7] {
-            done(&**ledger, vec![insert(call(name), "x"), insert(key(RecordKind::PinnedAnswer, 1, name), "y")], NOW).await;
+            done(&**ledger, vec![insert(call(name), "x"), insert(key(RecordKind::PinnedResult, 1, name), "y")], NOW).await;
         }
         assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [5, 3, 9, 1, 7]);
         assert_eq!(listed(&**ledger, RecordKind::Call, 1, 2).await, [1, 7]);
@@ -287,7 +287,7 @@ cases! {
         done(&**ledger, vec![insert(mine, "mine")], NOW).await;
         assert_eq!(get(&**ledger, theirs, NOW).await, None);
         assert_eq!(conflict(&**ledger, vec![remove(theirs, 1)], NOW).await, [None]);
-        assert_eq!(get(&**ledger, key(RecordKind::PinnedAnswer, 1, 1), NOW).await, None);
+        assert_eq!(get(&**ledger, key(RecordKind::PinnedResult, 1, 1), NOW).await, None);
         done(&**ledger, vec![insert(theirs, "theirs")], NOW).await;
         done(&**ledger, vec![replace(theirs, 1, "changed")], NOW).await;
         assert_eq!(value(&**ledger, mine).await.as_deref(), Some("mine"));
@@ -515,7 +515,7 @@ fn told(outcome: Result<CommitOutcome, LedgerError>) -> String {
 }
 
 fn random_key(rng: &mut Rng) -> RecordKey {
-    let kind = *rng.pick(&[RecordKind::Call, RecordKind::PinnedAnswer]);
+    let kind = *rng.pick(&[RecordKind::Call, RecordKind::PinnedResult]);
     key(kind, u8::try_from(rng.below(4)).unwrap(), rng.next() % 6)
 }
 

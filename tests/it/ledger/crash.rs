@@ -81,7 +81,7 @@ async fn writes_until_it_is_killed() {
 /// Returns the key of the second record in the same commit.
 pub(crate) fn twin(name: u64) -> RecordKey {
     RecordKey {
-        kind: RecordKind::PinnedAnswer,
+        kind: RecordKind::PinnedResult,
         ..call(name)
     }
 }
@@ -179,7 +179,7 @@ pub(crate) async fn check(path: &Path, done: &BTreeSet<u64>) {
         .for_each_row(None, |entry, _| {
             assert!(entry.is_sound, "{entry:?}");
             seen.insert(entry.place);
-            count[usize::from(entry.kind == Some(RecordKind::PinnedAnswer))] += 1;
+            count[usize::from(entry.kind == Some(RecordKind::PinnedResult))] += 1;
             Ok::<_, LedgerError>(ControlFlow::Continue(()))
         })
         .unwrap();

@@ -11,13 +11,13 @@ use antiphon::{
         CommitStep, Ledger, LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, WriteBehind, write_behind,
     },
     recall::callers::Callers,
-    recall::{AnswerStore, AnswerStoreSettings},
-    repair::{CallKey, PinnedAnswer, Placeholder},
+    recall::{RecallSettings, RecallStore},
+    repair::{CallKey, PinnedResult, Placeholder},
     telemetry::Telemetry,
 };
 use tokio::time::timeout;
 
-use super::pinned_answers::{SwitchableLedger, call, of, who};
+use super::pinned_results::{SwitchableLedger, call, of, who};
 use crate::{
     support::{still::secs, wire::spawn},
     telemetry::metrics::Lines,
@@ -119,22 +119,22 @@ async fn a_history_of_100_000_placeholders_is_stored() {
     let (writes, telemetry) = start_writer(Arc::clone(&ledger));
     let callers = Callers::new(Arc::clone(&ledger), writes.clone());
     callers.mark_verified(who("sk-one"));
-    let settings = AnswerStoreSettings {
+    let settings = RecallSettings {
         record_ttl: secs(24 * 60 * 60),
         stores_client_results: false,
     };
-    let recall = AnswerStore::new(ledger, writes.clone(), callers, telemetry.clone(), settings);
+    let recall = RecallStore::new(ledger, writes.clone(), callers, telemetry.clone(), settings);
     drop(spawn(recall.clone().write_pins()));
-    let calls: Vec<(CallKey, PinnedAnswer)> = (0..CALLS)
+    let calls: Vec<(CallKey, PinnedResult)> = (0..CALLS)
         .map(|n| {
-            let answer = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);
+            let answer = PinnedResult::Placeholder(Placeholder::OutcomeUnknown);
             (call(&format!("toolu_{n}")), answer)
         })
         .collect();
     let scope = of("sk-one");
-    let existing = recall.pin_answers(scope, &calls, clock::now() + secs(1)).await;
+    let existing = recall.pin_results(scope, &calls, clock::now() + secs(1)).await;
     assert!(existing.is_empty());
-    drop(recall.commit_answers(scope, &calls));
+    drop(recall.commit_results(scope, &calls));
     recall.flush_pins().await;
     writes.flush().await;
     assert_eq!(lost(&telemetry), 0);
@@ -168,7 +168,7 @@ async fn a_full_queue_loses_what_matters_least() {
     writes.queue_writes((0..ROWS).map(|row| insert(RecordKind::Thinking, row)).collect());
     assert_eq!(lost(&telemetry), 0, "a long history is one job");
     for row in 0..500 {
-        writes.queue_write(insert(RecordKind::PinnedAnswer, row));
+        writes.queue_write(insert(RecordKind::PinnedResult, row));
         writes.queue_write(insert(RecordKind::Principal, row));
         writes.queue_write(insert(RecordKind::Thinking, ROWS + row));
     }

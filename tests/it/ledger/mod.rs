@@ -12,7 +12,7 @@ mod held_answers;
 pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;
-pub(crate) mod pinned_answers;
+pub(crate) mod pinned_results;
 mod shared;
 mod stalled_commits;
 pub(crate) mod stored_pins;

@@ -12,7 +12,7 @@ use antiphon::{
 use tokio::time::Instant;
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{kept::durable, wire::spawn},
 };
 

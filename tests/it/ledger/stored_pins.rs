@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::pinned_answers::{SwitchableLedger, ask, hurry, late, over, rows, sent};
+use super::pinned_results::{SwitchableLedger, ask, hurry, late, over, rows, sent};
 use crate::support::{
     binary::{Install, Process},
     bodies::Rng,

@@ -4,7 +4,7 @@
 //! `support/growth.rs` describes the measurement.
 
 use antiphon::{
-    repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, parse, plan},
+    repair::{KnownResults, PairingContext, RefusalReading, RepairPolicy, parse, plan},
     wire::{Dialect, Format, Refusal, RefusalKind, Wire},
 };
 use bytes::Bytes;
@@ -116,7 +116,7 @@ fn items_refused_by_id() {
             let is_better = RefusalReading::ALL.into_iter().any(|reading| {
                 let parsed = parse(body, Wire::OPENAI_RESPONSES).expect("a readable body");
                 let paired = parsed.pair_refused(PairingContext::new(&policy), &refusal, reading);
-                let plan = plan(&paired, &KnownAnswers::default(), &policy).expect("a plan");
+                let plan = plan(&paired, &KnownResults::default(), &policy).expect("a plan");
                 let mended = plan.splice(&paired, body).expect("a body");
                 reading.is_met(&refusal, &plan.report.findings) && mended.to_vec() != sent.to_vec()
             });

@@ -18,7 +18,7 @@ use antiphon::{
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::ledger::pinned_answers::{self, SwitchableLedger};
+use crate::ledger::pinned_results::{self, SwitchableLedger};
 use crate::support::{
     app::{gzipped, post_with},
     kept::durable,
@@ -172,17 +172,17 @@ async fn a_body_that_waits_for_memory_has_no_place() {
 async fn a_ledger_that_does_not_answer_takes_no_places() {
     let switched = SwitchableLedger::new();
     let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
-    let messages = |bytes| format!("{},{}", long(bytes), pinned_answers::hurry());
-    let before = pinned_answers::over(&kept);
+    let messages = |bytes| format!("{},{}", long(bytes), pinned_results::hurry());
+    let before = pinned_results::over(&kept);
     before.otherwise(|_| still::json(200, FINE));
     for _ in 0..2 {
-        assert_eq!(pinned_answers::ask(&before, &messages(100)).await.status(), 200);
+        assert_eq!(pinned_results::ask(&before, &messages(100)).await.status(), 200);
     }
     before.settle().await;
     // After a restart only the ledger knows how the call was answered before.
-    let world = pinned_answers::over(&kept);
+    let world = pinned_results::over(&kept);
     world.otherwise(|_| still::json(200, FINE));
-    assert_eq!(pinned_answers::ask(&world, &long(100).to_string()).await.status(), 200);
+    assert_eq!(pinned_results::ask(&world, &long(100).to_string()).await.status(), 200);
     world.settle().await;
     switched.stalls.store(true, Ordering::Relaxed);
     let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{}]}}"#, messages(400_000));

@@ -14,7 +14,7 @@ use antiphon::{
 use serde_json::Value;
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         app::{Builder, get_with, post_with},
         bodies::Rng,

@@ -1,6 +1,6 @@
 //! Swaps the caller between any two requests of a conversation: nothing that one caller left behind reaches another.
 //!
-//! The caller of an exchange is the only key of its lane, its pinned answers, its stored results and what refusals have
+//! The caller of an exchange is the only key of its lane, its pinned results, its stored results and what refusals have
 //! taught. If any stage took its identity from somewhere else (the session name, an id, the bytes), the second caller's
 //! requests would differ from those to a proxy that has never seen the first.
 

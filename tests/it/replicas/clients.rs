@@ -13,7 +13,7 @@ use antiphon::auth::TokenHash;
 use serde_json::{Value, json};
 
 use super::{
-    effects::{ClaimAnswer, Effects},
+    effects::{ClaimReply, Effects},
     fleet::{Answered, Fleet, ask},
 };
 use crate::support::{
@@ -358,7 +358,7 @@ impl Clients {
         }
         let outcome = self.effects.claim(to, (caller, &id, mail), &claim).await;
         self.count(outcome.figure());
-        if self.effects.runs(caller, mail) > 1 && outcome == ClaimAnswer::Granted {
+        if self.effects.runs(caller, mail) > 1 && outcome == ClaimReply::Granted {
             self.tell(4, &format!("mail {mail} of caller {caller} by {id}"));
         }
     }

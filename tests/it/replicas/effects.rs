@@ -11,7 +11,7 @@ const FIELDS: [(&str, &str); 1] = [("authorization", "Bearer token of tools")];
 
 /// The answer to a claim, as its service acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClaimAnswer {
+pub(super) enum ClaimReply {
     Granted,
     /// The effect has happened, and its result is in the answer.
     Replayed,
@@ -43,7 +43,7 @@ pub(super) struct Effects {
     asked: [u64; 2],
 }
 
-impl ClaimAnswer {
+impl ClaimReply {
     /// Returns the name of the figure that counts such answers.
     pub(super) const fn figure(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl Effects {
         to: SocketAddr,
         (caller, id, number): (usize, &str, u64),
         claim: &Value,
-    ) -> ClaimAnswer {
+    ) -> ClaimReply {
         let Some(answer) = ask(to, "/ledger/v1/intents", &FIELDS, claim).await else {
-            return ClaimAnswer::Lost;
+            return ClaimReply::Lost;
         };
         let kind = answer.body["type"].as_str().unwrap_or_default();
         match answer.status {
@@ -94,16 +94,16 @@ impl Effects {
                     intent: format!("/ledger/v1/intents/{}", answer.body["intent"].as_str().unwrap()),
                     claim: answer.body["claim"].clone(),
                 });
-                ClaimAnswer::Granted
+                ClaimReply::Granted
             }
             200 => {
                 let content = answer.body["result"]["content"].as_str().unwrap_or_default();
                 assert!(content.starts_with(&canary(caller, "")[..9]), "{}", answer.body);
                 assert_eq!(self.runs(caller, number), 1, "the result of an effect that ran");
-                ClaimAnswer::Replayed
+                ClaimReply::Replayed
             }
-            409 if kind.ends_with(":in-flight") || kind.ends_with(":outcome-unknown") => ClaimAnswer::Refused,
-            404 | 502..=504 => ClaimAnswer::Unready,
+            409 if kind.ends_with(":in-flight") || kind.ends_with(":outcome-unknown") => ClaimReply::Refused,
+            404 | 502..=504 => ClaimReply::Unready,
             status => panic!("{id}: {status} {}", answer.body),
         }
     }

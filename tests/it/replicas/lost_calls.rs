@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::{fleet::Fleet, stories::settles};
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         database::DatabaseServer,
         late::{

@@ -6,7 +6,7 @@ use antiphon::ledger::Ledger;
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         late::{FINE, ask, brings, calls, replies, says, service},
         still::{self, World},

@@ -17,7 +17,7 @@ use tokio_postgres::NoTls;
 
 use super::fleet::Fleet;
 use crate::{
-    ledger::pinned_answers::SwitchableLedger,
+    ledger::pinned_results::SwitchableLedger,
     support::{
         app::{get_with, post_with},
         database::{DatabaseServer, new_database},

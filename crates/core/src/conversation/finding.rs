@@ -193,7 +193,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
             list.push_part(FindingKind::BadId, call.part);
         }
         match call.without_result {
-            _ if call.answer.is_some() => {}
+            _ if call.result.is_some() => {}
             WithoutResult::Refused => list.push_part(FindingKind::Unanswered, call.part),
             WithoutResult::Unanswerable => list.push_part(FindingKind::Unanswerable, call.part),
             WithoutResult::Legal => {}

@@ -220,7 +220,7 @@ impl Outline {
             first_user: first(Role::User).map(|message| message.span).or(noted.only_text),
             last: messages.last().map(|message| message.span).or(noted.only_text),
             last_calls: tail.asked,
-            last_results: tail.answers,
+            last_results: tail.results,
             chain: CallChain::of(conversation),
             ends_with_user_text: ends_with_user_text(conversation),
         }
@@ -317,7 +317,7 @@ fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
 #[derive(Default)]
 struct HistoryTail {
     asked: Vec<OutlineCall>,
-    answers: Vec<OutlineResult>,
+    results: Vec<OutlineResult>,
     /// `true` once an assistant message was passed.
     assistant: bool,
     /// `true` if the message passed last contains reasoning, with which a turn begins.
@@ -339,7 +339,7 @@ impl HistoryTail {
             tail.assistant |= message.role == Role::Assistant;
         }
         tail.asked.reverse();
-        tail.answers.reverse();
+        tail.results.reverse();
         tail.count_occurrences(conversation);
         tail
     }
@@ -404,10 +404,10 @@ impl HistoryTail {
                         before: message_before(conversation, part.message),
                     });
                 }
-                PartKind::Result(result) if has_room(result.call_name(), self.answers.len()) => {
+                PartKind::Result(result) if has_room(result.call_name(), self.results.len()) => {
                     let short = part.span.len() <= lost_results::LOST_BYTES_MAX;
                     let lost = short && conversation.is_lost_result(PartId::new(index));
-                    self.answers.push(OutlineResult {
+                    self.results.push(OutlineResult {
                         id: truncate_id(result.call_name()),
                         name: truncate_id(&result.name),
                         at: part.span,

@@ -36,7 +36,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         if !after.contains(&unit) {
             builder.add_unit(unit);
         }
-        builder.push_answers_of(unit);
+        builder.push_results_of(unit);
         // After the answering message, since Anthropic accepts them only after a complete user turn.
         builder.push_systems_after(unit);
     }
@@ -75,7 +75,7 @@ enum MessageBlock {
     /// A part that stays, with edits inside it.
     Unmoved(PartId, Vec<Edit>),
     /// An inserted result.
-    Answer(Vec<Piece>),
+    Result(Vec<Piece>),
     /// Any other new block, or one from another message.
     New(Vec<Piece>),
 }
@@ -166,7 +166,7 @@ impl BlockLayout<'_, '_> {
         !earlier.into_iter().any(|before| !before.inner)
     }
 
-    /// Returns the blocks of a unit: parts that stay, with answers and quotes at the turn's insert point.
+    /// Returns the blocks of a unit: parts that stay, with results and quotes at the turn's insert point.
     fn unit_blocks(&self, unit: usize) -> UnitBlocks {
         let layout = self.layout;
         let turn = layout.turn_inserting_at(unit);
@@ -179,7 +179,7 @@ impl BlockLayout<'_, '_> {
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
-        // Blank blocks vanish, but answers may still go into their message.
+        // Blank blocks vanish, but results may still go into their message.
         for part in PartId::all(found.parts.clone()).filter(|_| !says_nothing) {
             match layout.plan.part_changes.get(&part) {
                 None => laid.items.push(MessageBlock::Unmoved(part, layout.edits_inside(part))),
@@ -200,16 +200,16 @@ impl BlockLayout<'_, '_> {
         laid
     }
 
-    /// Adds the answers and quotes of a turn, and the quotes that were deferred to this unit.
+    /// Adds the results and quotes of a turn, and the quotes that were deferred to this unit.
     fn insert_planned(&self, unit: usize, turn: Option<TurnId>, laid: &mut UnitBlocks) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
-            work::count(plan.answers.len().saturating_add(plan.quotes.len()));
-            let answers = plan
-                .answers
+            work::count(plan.results.len().saturating_add(plan.quotes.len()));
+            let results = plan
+                .results
                 .iter()
-                .map(|answer| MessageBlock::Answer(self.layout.write_answer(answer)));
-            laid.items.extend(answers);
-            // After the answers: text between results would end their place.
+                .map(|result| MessageBlock::Result(self.layout.write_result(result)));
+            laid.items.extend(results);
+            // After the results: text between results would end their place.
             for part in &plan.quotes {
                 self.push_quote(*part, laid);
             }
@@ -258,13 +258,13 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Adds a message with the answers of a turn that has no insert point.
-    fn push_answers_of(&mut self, unit: usize) {
+    /// Adds a message with the results of a turn that has no insert point.
+    fn push_results_of(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_ending_at(unit) else {
             return;
         };
         let mut laid = UnitBlocks::default();
-        // No unit has this number, so no deferred quote joins the answers.
+        // No unit has this number, so no deferred quote joins the results.
         self.insert_planned(usize::MAX, Some(turn), &mut laid);
         if !laid.items.is_empty() {
             self.close_message();
@@ -335,7 +335,7 @@ impl BlockLayout<'_, '_> {
                     MessageBlock::Unmoved(part, edits) => {
                         ListSlot::Kept(self.layout.conversation.part_ordinal(part), edits)
                     }
-                    MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => ListSlot::New(pieces),
+                    MessageBlock::Result(pieces) | MessageBlock::New(pieces) => ListSlot::New(pieces),
                 });
                 json::rebuild_list(list, &spans, slots.collect())
             }
@@ -357,7 +357,7 @@ impl BlockLayout<'_, '_> {
         work::count(items.len());
         let parts = &self.layout.conversation.parts;
         let block = |item| match item {
-            MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Some(pieces),
+            MessageBlock::Result(pieces) | MessageBlock::New(pieces) => Some(pieces),
             MessageBlock::Unmoved(part, edits) => {
                 let found = &parts[part.index()];
                 let content = self.layout.conversation.messages[found.message].content;
@@ -412,7 +412,7 @@ impl BlockLayout<'_, '_> {
     fn split_results(&self, items: Vec<MessageBlock>) -> (Vec<MessageBlock>, Vec<MessageBlock>) {
         let kind = |item: &MessageBlock| match item {
             MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[part.index()].kind),
-            MessageBlock::Answer(_) | MessageBlock::New(_) => None,
+            MessageBlock::Result(_) | MessageBlock::New(_) => None,
         };
         work::count(items.len());
         // The provider ignores blocks before a compaction, so none may change sides.
@@ -421,7 +421,7 @@ impl BlockLayout<'_, '_> {
             return (items, Vec::new());
         }
         let is_result = |item: &MessageBlock| {
-            matches!(item, MessageBlock::Answer(_)) || matches!(kind(item), Some(PartKind::Result(_)))
+            matches!(item, MessageBlock::Result(_)) || matches!(kind(item), Some(PartKind::Result(_)))
         };
         items.into_iter().partition(is_result)
     }
@@ -439,7 +439,7 @@ impl BlockLayout<'_, '_> {
                 PartKind::Thinking | PartKind::Compaction => BlockRank::Barrier,
                 PartKind::ServerCall(_) | PartKind::ServerResult(_) | PartKind::Result(_) => BlockRank::Server,
             },
-            MessageBlock::Answer(_) | MessageBlock::New(_) => BlockRank::Words,
+            MessageBlock::Result(_) | MessageBlock::New(_) => BlockRank::Words,
         };
         // Blocks that stay must keep rising indices, so text that moves is written as new.
         words_in_front(items, rank, |item| item.into_new(parts))

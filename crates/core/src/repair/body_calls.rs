@@ -47,9 +47,9 @@ pub struct BodyCall {
     pub has_thinking_after: bool,
     /// `true` if its result lies after an assistant turn with thinking that was generated without the result.
     pub crosses_thinking: bool,
-    /// Its answer in the body.
-    pub answer: BodyAnswer,
-    /// The result in its place. `None` unless `answer` is [`BodyAnswer::InPlace`].
+    /// Its result in the body.
+    pub in_body: BodyResult,
+    /// The result in its place. `None` unless `in_body` is [`BodyResult::InPlace`].
     pub result: Option<ResultContent>,
 }
 
@@ -66,13 +66,13 @@ impl BodyCall {
 impl fmt::Debug for BodyCall {
     // Ids and inputs are the client's content, which never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BodyCall({:?}, {:?})", self.key, self.answer)
+        write!(f, "BodyCall({:?}, {:?})", self.key, self.in_body)
     }
 }
 
-/// The answer of a call in its body.
+/// The result of a call in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyAnswer {
+pub enum BodyResult {
     /// A result in its place.
     InPlace {
         /// `true` if its text only reports that the client lost the result.
@@ -80,7 +80,7 @@ pub enum BodyAnswer {
     },
     /// A result in another place.
     Elsewhere,
-    /// No answer.
+    /// None.
     Nothing,
 }
 
@@ -101,9 +101,9 @@ fn call_name<'c>(conversation: &'c Conversation<'_>, part: PartId) -> &'c [u8] {
     }
 }
 
-/// Returns `true` if the plan must find an answer for this call.
+/// Returns `true` if the plan must find a result for this call.
 pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
-    match call.answer {
+    match call.result {
         Some(row) => pairing.results.get(row.index()).is_some_and(|row| !row.in_place),
         None => call.without_result == WithoutResult::Refused,
     }
@@ -177,11 +177,11 @@ impl<'c> CallIndex<'c> {
         } = identity;
         let pairing = self.pairing;
         let turn = pairing.calls[row].turn;
-        let answer = pairing.calls[row]
-            .answer
+        let result = pairing.calls[row]
+            .result
             .and_then(|row| pairing.results.get(row.index()));
-        // A result elsewhere is moved by the plan, so its content is no answer yet.
-        let in_place = answer.filter(|row| row.in_place);
+        // A result elsewhere is moved by the plan, so its content does not count yet.
+        let in_place = result.filter(|row| row.in_place);
         let is_after_thinking =
             |other: TurnId| other > turn && self.thinking[other.index()] > self.thinking[turn.index()];
         BodyCall {
@@ -199,13 +199,13 @@ impl<'c> CallIndex<'c> {
                 .thinking
                 .last()
                 .is_some_and(|all| *all > self.thinking[turn.index()]),
-            crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_after_thinking),
-            answer: match answer {
-                Some(row) if row.in_place => BodyAnswer::InPlace {
+            crosses_thinking: result.and_then(|row| row.turn).is_some_and(is_after_thinking),
+            in_body: match result {
+                Some(row) if row.in_place => BodyResult::InPlace {
                     is_lost: self.conversation.is_lost_result(row.part),
                 },
-                Some(_) => BodyAnswer::Elsewhere,
-                None => BodyAnswer::Nothing,
+                Some(_) => BodyResult::Elsewhere,
+                None => BodyResult::Nothing,
             },
             result: in_place.and_then(|row| self.result_content(row.part)),
         }

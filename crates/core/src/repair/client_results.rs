@@ -92,30 +92,30 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
     let paired = outline
         .last_results
         .iter()
-        .map(|answer| (answer, calls.take_first(&answer.id)));
-    let real = paired.filter(|(answer, _)| {
+        .map(|result| (result, calls.take_first(&result.id)));
+    let real = paired.filter(|(result, _)| {
         // A text that reports a lost result must never be restored as the result.
-        let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
-        fits && !answer.lost && !answer.id.is_empty()
+        let fits = result.at.len() <= BROUGHT_BYTES_MAX;
+        fits && !result.lost && !result.id.is_empty()
     });
-    let one = |(answer, call): (&OutlineResult, Option<&OutlineCall>)| {
+    let one = |(result, call): (&OutlineResult, Option<&OutlineCall>)| {
         let call = call?;
         let CallDetails { name, input, .. } = format.call_details(body, call.at);
         let tool = json.decode_string(name?).into_owned();
-        let again = !is_strong(&answer.id, &tool);
+        let again = !is_strong(&result.id, &tool);
         // Another conversation of the caller may use the same id for another call.
         if again && !in_lane {
             return None;
         }
         Some(ClientResult {
-            id: answer.id.clone(),
+            id: result.id.clone(),
             input: again.then(|| {
                 let input = input_hash(input.map_or(b"", |span| json.bytes(span)));
                 call_context_hash(&input, &said_before(call))
             }),
             occurrence: call.occurrence,
             tool,
-            block: cut_block(body, answer.at)?,
+            block: cut_block(body, result.at)?,
         })
     };
     real.filter_map(one).collect()

@@ -15,13 +15,13 @@ use crate::{
 pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: Wire) -> Result<EditList, Overlap> {
     let (pairing, conversation) = (&history.pairing, &history.conversation);
     let json = Json::new(conversation.body);
-    let remote_answers = plan
+    let remote_results = plan
         .remote_calls
         .iter()
-        .map(|id| wire.format.write_remote_answer(id, texts::REMOTE_CALL_ANSWER));
-    // A Responses `input` that is a string has no calls, so only remote calls can need an answer.
+        .map(|id| wire.format.write_remote_result(id, texts::REMOTE_CALL_RESULT));
+    // A Responses `input` that is a string has no calls, so only remote calls can need a result.
     let Some(array) = conversation.array else {
-        let edit = wire.format.insert_before_text(json, remote_answers.collect());
+        let edit = wire.format.insert_before_text(json, remote_results.collect());
         return EditList::new(edit.into_iter().collect(), conversation.body.len());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
@@ -32,7 +32,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     };
     // The provider appends the body to its own history, which ends with the remote calls.
     work::count(slots.len());
-    slots.splice(0..0, remote_answers.map(ListSlot::New));
+    slots.splice(0..0, remote_results.map(ListSlot::New));
     if plan.adds_opening {
         let opening = ListSlot::New(wire.format.write_text_message(true, texts::OPENING));
         work::count(slots.len());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     RepairReport,
-    known_answers::{Assignment, RealResult, RemoteAnswers},
+    known_results::{Assignment, RealResult, RemoteResults},
     texts::Placeholder,
 };
 use crate::conversation::{Flaw, PartId, TurnId};
@@ -12,7 +12,7 @@ use crate::conversation::{Flaw, PartId, TurnId};
 /// The repair of one history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HistoryPlan {
-    /// Answers and quotes to insert, by turn. Only turns that need some.
+    /// Results and quotes to insert, by turn. Only turns that need some.
     pub(super) turns: BTreeMap<TurnId, TurnPlan>,
     /// Changes of parts that do not stay as they are.
     pub(super) part_changes: HashMap<PartId, PartChange>,
@@ -38,35 +38,35 @@ pub(super) struct HistoryPlan {
     pub(super) remote_calls: Vec<String>,
     /// Findings and actions.
     pub(super) report: RepairReport,
-    /// Answers given to calls for the first time.
+    /// Results given to calls for the first time.
     pub(super) assigned: Vec<Assignment>,
     /// Remote calls that are answered because the provider's refusal named them.
-    pub(super) remote_answers: Option<RemoteAnswers>,
+    pub(super) remote_results: Option<RemoteResults>,
 }
 
 /// Insertions into the gap of one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnPlan {
-    /// Answers, in the order of the calls.
-    pub(super) answers: Vec<PlannedAnswer>,
-    /// Results before the place of answers, to be quoted after it.
+    /// Results, in the order of the calls.
+    pub(super) results: Vec<PlannedResult>,
+    /// Results before the place of the new ones, to be quoted after it.
     pub(super) quotes: Vec<PartId>,
     /// `true` if the system messages before the answering message move after it.
     pub(super) moves_systems: bool,
 }
 
-/// An answer to insert.
+/// A result to insert.
 #[derive(Clone, Debug)]
-pub(super) struct PlannedAnswer {
+pub(super) struct PlannedResult {
     /// The part of the call.
     pub(super) call: PartId,
     /// Its source.
-    pub(super) source: AnswerSource,
+    pub(super) source: ResultSource,
 }
 
-/// The source of an answer.
+/// The source of a result.
 #[derive(Clone, Debug)]
-pub(super) enum AnswerSource {
+pub(super) enum ResultSource {
     /// A result of this body.
     Part(PartId),
     /// A result from elsewhere.

@@ -1,4 +1,4 @@
-//! Look-ups that both layouts of results need: changed messages and places of answers.
+//! Look-ups that both layouts of results need: changed messages and places of results.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::{
     },
     repair::{
         RealResult,
-        history_plan::{AnswerSource, HistoryPlan, PlannedAnswer},
+        history_plan::{HistoryPlan, PlannedResult, ResultSource},
         legal_ids::legal_name,
         quote_labels::QuoteLabels,
         result_block, texts,
@@ -76,7 +76,7 @@ impl<'c> Layout<'c> {
             let index = TurnId::new(index);
             match turn.insert_at {
                 Some(anchor) => layout.insert_points[anchor.unit] = Some(index),
-                // No result stays there, so the answers follow the turn's last unit.
+                // No result stays there, so the new ones follow the turn's last unit.
                 None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
                 None => {}
             }
@@ -211,31 +211,31 @@ impl<'c> Layout<'c> {
         }
     }
 
-    /// Writes an answer as a block or message of the format.
-    pub(super) fn write_answer(&self, answer: &PlannedAnswer) -> Vec<Piece> {
-        let (id, format) = (self.call_id(answer.call), self.wire.format);
-        let part = self.conversation.parts[answer.call].span;
+    /// Writes a result as a block or message of the format.
+    pub(super) fn write_result(&self, result: &PlannedResult) -> Vec<Piece> {
+        let (id, format) = (self.call_id(result.call), self.wire.format);
+        let part = self.conversation.parts[result.call].span;
         let call = |id| AnsweredCall {
             part,
             id,
-            new_name: self.new_call_name(answer.call),
+            new_name: self.new_call_name(result.call),
             // Anthropic rejects a result that does not repeat the toolset of its call.
-            toolset: self.conversation.call_details(answer.call).toolset,
+            toolset: self.conversation.call_details(result.call).toolset,
         };
-        match &answer.source {
-            AnswerSource::Part(part) => self.write_moved(*part, answer.call),
-            AnswerSource::Placeholder(text) => format.write_placeholder(self.json, call(id), text.text()),
-            AnswerSource::Real(RealResult::Content { content, failed }) => {
+        match &result.source {
+            ResultSource::Part(part) => self.write_moved(*part, result.call),
+            ResultSource::Placeholder(text) => format.write_placeholder(self.json, call(id), text.text()),
+            ResultSource::Real(RealResult::Content { content, failed }) => {
                 // A tool service does not know the format of the conversation, so its content is adapted here.
                 let error = texts::ERROR_WITHOUT_TEXT;
                 let content = self.wire.fit_content(self.json, part, content, *failed, error);
                 format.write_result(self.json, call(id), content, *failed)
             }
-            AnswerSource::Real(RealResult::Block(block)) => result_block::block_with_id(format, block, id),
+            ResultSource::Real(RealResult::Block(block)) => result_block::block_with_id(format, block, id),
         }
     }
 
-    /// Writes a result of this body as the answer of `call`: its own bytes, with the id of the call if that changes.
+    /// Writes a result of this body as that of `call`: its own bytes, with the id of the call if that changes.
     fn write_moved(&self, part: PartId, call: PartId) -> Vec<Piece> {
         let mut edits = self.edits_inside(part);
         // A copy for a repeated call has another id than the original result.

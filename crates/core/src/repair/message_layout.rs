@@ -134,14 +134,14 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    /// Adds a turn's answers after the results that stay, then its quotes.
+    /// Adds a turn's new results after those that stay, then its quotes.
     fn insert_planned(&mut self, turn: TurnId) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;
         };
-        for answer in &plan.answers {
+        for result in &plan.results {
             work::count(1);
-            self.push(Role::Tool, ListSlot::New(self.layout.write_answer(answer)));
+            self.push(Role::Tool, ListSlot::New(self.layout.write_result(result)));
         }
         // Text between tool messages would end their run, so quotes come last.
         for part in &plan.quotes {

@@ -11,13 +11,13 @@ use crate::{
     work,
 };
 
-mod answers;
 mod arrange;
 mod block_layout;
 mod body_calls;
 mod bound_thinking;
 mod broken_calls;
 mod call_key;
+mod call_results;
 mod canonical;
 mod client_results;
 mod continuity;
@@ -29,7 +29,7 @@ mod fields;
 mod foreign_thinking;
 mod history_plan;
 mod id_strength;
-mod known_answers;
+mod known_results;
 mod late_texts;
 mod layout;
 mod learned_rules;
@@ -55,7 +55,7 @@ mod task_status;
 mod texts;
 mod thinking_marks;
 
-pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
+pub use body_calls::{BodyCall, BodyResult, ResultContent};
 pub use bound_thinking::replace_unseen_results;
 pub use broken_calls::{BROKEN_CALLS_MAX, BrokenCall};
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters};
@@ -67,8 +67,8 @@ pub use earlier_runs::mark_earlier_run;
 pub use evidence::{Details, Evidence, RepairRule};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use id_strength::{has_makers_form, is_strong};
-pub use known_answers::{
-    Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
+pub use known_results::{
+    Assignment, KnownResults, PinnedResult, RealResult, RemoteCalls, RemoteReferences, RemoteResults,
 };
 pub use late_texts::{
     Anchor, LatePlace, LateText, PlaceOptions, append_texts, contains_result, late_media, late_places, late_text,
@@ -221,15 +221,15 @@ pub struct Repaired {
 
 /// Repairs one body. Pure: the output is a function of the arguments.
 pub fn repair(body: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
-    repair_with(body, wire, policy, &KnownAnswers::default())
+    repair_with(body, wire, policy, &KnownResults::default())
 }
 
-/// Repairs one body with the known answers of its calls.
+/// Repairs one body with the known results of its calls.
 pub fn repair_with(
     body: &Bytes,
     wire: Wire,
     policy: &RepairPolicy,
-    known: &KnownAnswers,
+    known: &KnownResults,
 ) -> Result<Repaired, Unreadable> {
     let paired = parse(body, wire)?.pair(PairingContext::new(policy));
     let plan = plan(&paired, known, policy)?;

@@ -93,7 +93,7 @@ fn rename_turn(planner: &mut Planner<'_>, due: &[&CallRow], taken: &mut TakenIds
 
 /// Gives a new id to a call and to its result, because the two pair by id.
 fn insert_new_id(planner: &mut Planner<'_>, call: &CallRow, new: &str) {
-    if let Some(row) = call.answer {
+    if let Some(row) = call.result {
         let result = planner.pairing.results[row].part;
         planner.plan.new_ids.insert(result, new.to_owned());
     }

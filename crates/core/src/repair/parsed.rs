@@ -219,7 +219,7 @@ pub(super) struct PairedHistory<'b> {
     pub(super) conversation: Conversation<'b>,
     pub(super) rules: PairingRules,
     pub(super) pairing: Pairing,
-    /// Calls that need an answer, in document order.
+    /// Calls that need a result, in document order.
     pub(super) open: Vec<BodyCall>,
     pub(super) remote: RemoteCalls,
     pub(super) constraints: Option<RefusalConstraints<'b>>,
@@ -302,8 +302,8 @@ impl<'b> PairedHistory<'b> {
     /// Describes the calls with a result in its place.
     pub(super) fn answered_calls(&self) -> Vec<BodyCall> {
         let in_place = |row: CallRowId| {
-            let answer = self.pairing.calls[row].answer;
-            answer.is_some_and(|row| self.pairing.results[row].in_place)
+            let result = self.pairing.calls[row].result;
+            result.is_some_and(|row| self.pairing.results[row].in_place)
         };
         self.describe_calls(in_place)
     }

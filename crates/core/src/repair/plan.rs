@@ -1,19 +1,19 @@
 //! The plan of one body: the repair of each of its histories, decided but not yet written.
 //!
-//! A function of the paired body, the known answers and the policy.
+//! A function of the paired body, the known results and the policy.
 
 use bytes::Bytes;
 
 use super::{
-    Action, Applicability, KnownAnswers, RepairPolicy, RepairReport,
-    answers::assign_answers,
+    Action, Applicability, KnownResults, RepairPolicy, RepairReport,
     arrange::arrange_words,
     broken_calls::{BROKEN_CALLS_MAX, broken_calls},
+    call_results::assign_results,
     edits,
     fields::{add_opening, drop_server_halves, fix_fields},
     foreign_thinking::remove_foreign_thinking,
     history_plan::HistoryPlan,
-    known_answers::{Assignment, RemoteAnswers},
+    known_results::{Assignment, RemoteResults},
     new_ids::rename_calls,
     parsed::{Paired, PairedHistory},
     planner::Planner,
@@ -39,17 +39,17 @@ pub struct Plan {
     unbinding: Option<Edit>,
     /// Findings and actions.
     pub report: RepairReport,
-    /// Answers given to calls for the first time. They must be pinned before the body is sent.
+    /// Results given to calls for the first time. They must be pinned before the body is sent.
     pub assigned: Vec<Assignment>,
     /// Remote calls that are answered because the provider's refusal named them.
-    pub remote_answers: Vec<RemoteAnswers>,
+    pub remote_results: Vec<RemoteResults>,
 }
 
 /// Plans the repair of one body.
 ///
 /// Fails if the body has findings and is no JSON, because such a body is never edited or judged. In a batch only the
 /// entry that fails stays unchanged.
-pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) -> Result<Plan, Unreadable> {
+pub fn plan(paired: &Paired<'_>, known: &KnownResults, policy: &RepairPolicy) -> Result<Plan, Unreadable> {
     let mut all = Plan::default();
     all.report.unread = paired.unread;
     for history in &paired.histories {
@@ -74,7 +74,7 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
 fn plan_history(
     history: &PairedHistory<'_>,
     paired: &Paired<'_>,
-    known: &KnownAnswers,
+    known: &KnownResults,
     policy: &RepairPolicy,
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
@@ -87,8 +87,8 @@ fn plan_history(
         // First, so that the moves of text and results see what is left of each message.
         remove_foreign_thinking(&mut planner, paired.wire.format);
         rename_calls(&mut planner);
-        // The order matters: answers claim results first, and only the rest is quoted or dropped.
-        assign_answers(&mut planner);
+        // The order matters: calls take results first, and only the rest is quoted or dropped.
+        assign_results(&mut planner);
         salvage_results(&mut planner);
         drop_server_halves(&mut planner);
         fix_fields(&mut planner);
@@ -97,12 +97,12 @@ fn plan_history(
         add_opening(&mut planner);
     }
     let mut plan = planner.plan;
-    // Nothing is known of a remote call but its id, so its answer is always a placeholder.
+    // Nothing is known of a remote call but its id, so its result is always a placeholder.
     if policy.least_safe <= Applicability::Inventive {
         let constraints = history.constraints.as_ref();
         let due = due_calls(&history.conversation, &history.remote, constraints, paired.wire.format);
         answer_remote_calls(&mut plan, due.calls);
-        plan.remote_answers = due.learned;
+        plan.remote_results = due.learned;
     }
     history.json?;
     // A remote call or a returning placeholder causes edits without findings, so the JSON is not checked yet.
@@ -115,7 +115,7 @@ fn plan_history(
 /// Plans placeholders for remote calls, before everything else.
 fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
     let found = calls.iter().map(|id| Finding::unanswered_remote_call(id.clone()));
-    // Their answers come first in the body, so their findings come first too.
+    // Their results come first in the body, so their findings come first too.
     plan.report.findings.splice(0..0, found);
     if !calls.is_empty() {
         *plan.report.actions.entry(Action::Placeholder).or_default() += calls.len();
@@ -139,7 +139,7 @@ impl Plan {
         work::count(report.renamed.len().saturating_add(plan.assigned.len()));
         self.report.renamed.extend(report.renamed);
         self.assigned.append(&mut plan.assigned);
-        self.remote_answers.extend(plan.remote_answers.take());
+        self.remote_results.extend(plan.remote_results.take());
         // Without changes the bytes must stay the very same handle.
         self.histories.push(changes.then_some(plan));
     }

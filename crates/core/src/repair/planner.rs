@@ -1,6 +1,6 @@
 //! The state of planning one history: its inputs and the plan so far.
 
-use super::{Action, Applicability, KnownAnswers, RepairPolicy, history_plan::HistoryPlan, parsed::PairedHistory};
+use super::{Action, Applicability, KnownResults, RepairPolicy, history_plan::HistoryPlan, parsed::PairedHistory};
 use crate::conversation::{Conversation, pairing::Pairing, rules::PairingRules};
 
 /// Bytes of results that may be copied for equal calls.
@@ -14,7 +14,7 @@ pub(super) struct Planner<'c> {
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) pairing: &'c Pairing,
     pub(super) rules: PairingRules,
-    pub(super) known: &'c KnownAnswers,
+    pub(super) known: &'c KnownResults,
     pub(super) policy: &'c RepairPolicy,
     pub(super) plan: HistoryPlan,
     /// Bytes that may still be copied for equal calls.
@@ -27,7 +27,7 @@ pub(super) struct Planner<'c> {
 
 impl<'c> Planner<'c> {
     /// Returns an empty plan of `history`.
-    pub(super) fn new(history: &'c PairedHistory<'c>, known: &'c KnownAnswers, policy: &'c RepairPolicy) -> Self {
+    pub(super) fn new(history: &'c PairedHistory<'c>, known: &'c KnownResults, policy: &'c RepairPolicy) -> Self {
         Self {
             history,
             conversation: &history.conversation,

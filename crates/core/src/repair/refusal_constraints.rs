@@ -12,7 +12,7 @@ use crate::{
     },
     repair::{
         LearnedRules, RepairPolicy,
-        known_answers::{RemoteAnswers, RemoteCalls},
+        known_results::{RemoteCalls, RemoteResults},
         remote_calls,
     },
     wire::{Format, Refusal, RefusalKind, Wire, json::Json},
@@ -311,7 +311,7 @@ pub(super) struct DueCalls {
     /// Ids of the calls. None of them is in the body.
     pub(super) calls: Vec<String>,
     /// Calls that only the provider's refusal revealed.
-    pub(super) learned: Option<RemoteAnswers>,
+    pub(super) learned: Option<RemoteResults>,
 }
 
 /// Returns the remote calls that are known to be due, and those that the refusal names.
@@ -331,7 +331,7 @@ pub(super) fn due_calls(
         let named = constraints.remote_calls(conversation, format);
         let is_news = !named.is_empty();
         calls.extend(named);
-        news = is_news.then(|| RemoteAnswers {
+        news = is_news.then(|| RemoteResults {
             origin: remote_calls::origin_id(conversation).map(Text::into_owned),
             calls: calls.clone(),
         });

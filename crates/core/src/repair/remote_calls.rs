@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::known_answers::{RemoteCalls, RemoteReferences};
+use super::known_results::{RemoteCalls, RemoteReferences};
 use crate::{
     conversation::{BodyField, Conversation, PartId, PartKind, ResultOwner, Text, pairing::id_of},
     splice::Span,

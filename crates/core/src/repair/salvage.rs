@@ -23,7 +23,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
             ResultRole::Answers(_) | ResultRole::AlsoAnswers(_) | ResultRole::NotJudged => {}
             ResultRole::Repeats(_) | ResultRole::Strays(_) | ResultRole::RepeatsResult(_) => {
                 let kept = match row.role {
-                    ResultRole::Repeats(call) | ResultRole::Strays(call) => planner.pairing.calls[call].answer,
+                    ResultRole::Repeats(call) | ResultRole::Strays(call) => planner.pairing.calls[call].result,
                     ResultRole::RepeatsResult(first) => Some(first),
                     _ => None,
                 };
@@ -113,7 +113,7 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
         let mut settled: Vec<usize> = (0..pairing.units.len()).collect();
         for call in &pairing.calls {
             let turn = &pairing.turns[call.turn];
-            let answered = call.answer.map(|row| &pairing.results[row]).filter(|row| row.in_place);
+            let answered = call.result.map(|row| &pairing.results[row]).filter(|row| row.in_place);
             let put_in = turn.insert_at.map_or(turn.units.end - 1, |anchor| anchor.unit);
             let at = conversation.parts[call.part].message;
             settled[at] = settled[at].max(answered.map_or(put_in, |row| row.unit));

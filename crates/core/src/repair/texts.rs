@@ -4,7 +4,7 @@
 
 use crate::{repair::Tier, wire::quote};
 
-/// The number of a placeholder text, as the ledger records it with a pinned answer.
+/// The number of a placeholder text, as the ledger records it with a pinned result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placeholder {
     /// Number 1, for tools that only read.
@@ -54,8 +54,8 @@ impl Placeholder {
     }
 }
 
-/// The answer of a remote call that the proxy has never seen.
-pub(super) const REMOTE_CALL_ANSWER: &str = Placeholder::OutcomeUnknown.text();
+/// The result of a remote call that the proxy has never seen.
+pub(super) const REMOTE_CALL_RESULT: &str = Placeholder::OutcomeUnknown.text();
 
 /// The user turn before a history that begins with the assistant.
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
@@ -86,7 +86,7 @@ const MARK: &str = "[antiphon:";
 /// The place of the call that a late result belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateCall {
-    /// The call stands in the history, with another answer.
+    /// The call stands in the history, with another result.
     InHistory,
     /// A compaction of the history has removed the call.
     Compacted,

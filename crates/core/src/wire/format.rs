@@ -385,10 +385,10 @@ impl Format {
     }
 
     /// Writes the answer of the remote call `id` as a message that precedes all others.
-    pub(crate) fn write_remote_answer(self, id: &str, text: &'static str) -> Vec<Piece> {
+    pub(crate) fn write_remote_result(self, id: &str, text: &'static str) -> Vec<Piece> {
         let id = Piece::Made(json::quote_string(id));
         match self.history() {
-            Items => openai_responses::write::write_remote_answer(id, text),
+            Items => openai_responses::write::write_remote_result(id, text),
             // Only Anthropic: the other two have no remote calls that a refusal could name.
             Messages | Chat | Contents => {
                 self.write_message(true, vec![anthropic::write::write_placeholder(id, None, text)])

@@ -16,7 +16,7 @@ use std::{fmt::Write as _, fs, path::Path};
 use antiphon_core::{
     conversation::{Finding, rules::WordsPlace},
     repair::{
-        KnownAnswers, LearnedRules, PairingContext, RepairPolicy, RepairReport, Repaired, lost_values, parse, plan,
+        KnownResults, LearnedRules, PairingContext, RepairPolicy, RepairReport, Repaired, lost_values, parse, plan,
     },
     wire::{Unreadable, Wire},
 };
@@ -159,7 +159,7 @@ pub(crate) fn repair_learned(body: &Bytes, wire: Wire, learned: LearnedRules) ->
         ..PairingContext::new(&policy)
     };
     let paired = parse(body, wire)?.pair(context);
-    let plan = plan(&paired, &KnownAnswers::default(), &policy)?;
+    let plan = plan(&paired, &KnownResults::default(), &policy)?;
     Ok(Repaired {
         body: plan.splice(&paired, body)?,
         report: plan.report,

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use antiphon_core::{
-    repair::{KnownAnswers, PairingContext, RepairPolicy, Repaired, ThinkingHash, parse, plan, thinking_blocks},
+    repair::{KnownResults, PairingContext, RepairPolicy, Repaired, ThinkingHash, parse, plan, thinking_blocks},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -126,7 +126,7 @@ fn repair_without(body: &Bytes, wire: Wire, refused: &[ThinkingHash]) -> Repaire
         ..PairingContext::new(&policy)
     };
     let paired = parse(body, wire).expect("a readable body").pair(context);
-    let plan = plan(&paired, &KnownAnswers::default(), &policy).expect("a plan");
+    let plan = plan(&paired, &KnownResults::default(), &policy).expect("a plan");
     Repaired {
         body: plan.splice(&paired, body).expect("a body"),
         report: plan.report,

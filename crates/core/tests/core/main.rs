@@ -24,7 +24,7 @@ mod foreign_thinking_properties;
 mod fuzz_checks;
 mod judge_cases;
 mod judge_item_cases;
-mod known_answers;
+mod known_results;
 mod late_texts;
 mod linear_work;
 mod long_session;

@@ -327,9 +327,9 @@ const ENDS: &[Ended] = &[
 fn the_last_calls_and_results_are_listed() {
     for (name, wire, body, asked, answers) in ENDS {
         let found = outline(*wire, body);
-        let answers_of: Vec<&[u8]> = found.last_results.iter().map(|answer| &*answer.id).collect();
+        let results_of: Vec<&[u8]> = found.last_results.iter().map(|answer| &*answer.id).collect();
         let asked_of: Vec<&[u8]> = found.last_calls.iter().map(|call| &*call.id).collect();
-        let named = (texts(&asked_of), texts(&answers_of));
+        let named = (texts(&asked_of), texts(&results_of));
         assert_eq!(named, (asked.to_vec(), answers.to_vec()), "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! Contents that tool services post: any JSON becomes a valid tool result of each format.
 
 use antiphon_core::{
-    repair::{CallKey, KnownAnswers, PairingContext, PinnedAnswer, RealResult, RepairPolicy, parse, repair_with},
+    repair::{CallKey, KnownResults, PairingContext, PinnedResult, RealResult, RepairPolicy, parse, repair_with},
     wire::{Format, Wire},
 };
 use bytes::Bytes;
@@ -161,14 +161,14 @@ struct Memory {
 
 impl Memory {
     /// Returns this answer for every open call.
-    fn known(&self, body: &Bytes, wire: Wire) -> KnownAnswers {
+    fn known(&self, body: &Bytes, wire: Wire) -> KnownResults {
         let policy = RepairPolicy::default();
         let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
         let keys: Vec<CallKey> = paired.open_calls().map(|call| call.key).collect();
-        let mut known = KnownAnswers::default();
+        let mut known = KnownResults::default();
         for key in keys {
             if self.is_pinned {
-                known.pinned.insert(key, PinnedAnswer::Result(self.result.clone()));
+                known.pinned.insert(key, PinnedResult::Result(self.result.clone()));
             } else {
                 known.results.insert(key, self.result.clone());
             }

@@ -11,7 +11,7 @@ use std::env;
 use antiphon_core::{
     conversation::Outline,
     repair::{
-        ContinuityKind, KnownAnswers, PairingContext, PlaceOptions, RefusalReading, RepairPolicy, client_results,
+        ContinuityKind, KnownResults, PairingContext, PlaceOptions, RefusalReading, RepairPolicy, client_results,
         continuity_gaps, late_places, lost_values, parse, plan, possible_findings, thinking_blocks,
     },
     wire::{Refusal, RefusalKind, Wire, detect_wire, plainly_other_format},
@@ -62,7 +62,7 @@ fn repair_steps(body: &Bytes, wire: Wire) -> Vec<(&'static str, u64)> {
     let mut stages = vec![("parse", reading)];
     let Ok(parsed) = parsed else { return stages };
     let (pairing, paired) = measure(|| parsed.pair(PairingContext::new(&policy)));
-    let (planning, plan) = measure(|| plan(&paired, &KnownAnswers::default(), &policy));
+    let (planning, plan) = measure(|| plan(&paired, &KnownResults::default(), &policy));
     stages.extend([("pair", pairing), ("plan", planning)]);
     if let Ok(plan) = plan {
         let splicing = measure(|| plan.splice(&paired, body).map(|done| done.to_vec())).0;
@@ -126,7 +126,7 @@ fn repair_refused(body: &Bytes, wire: Wire) {
             let Ok(parsed) = parse(body, wire) else { return };
             let _ = parsed.is_blameless(&refusal);
             let paired = parsed.pair_refused(PairingContext::new(&policy), &refusal, reading);
-            if let Ok(plan) = plan(&paired, &KnownAnswers::default(), &policy) {
+            if let Ok(plan) = plan(&paired, &KnownResults::default(), &policy) {
                 let _ = reading.is_met(&refusal, &plan.report.findings);
                 drop(plan.splice(&paired, body));
             }

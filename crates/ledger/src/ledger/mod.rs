@@ -1,4 +1,4 @@
-//! The ledger: a store for calls, results, deliveries and pinned answers. They must outlive a conversation.
+//! The ledger: a store for calls, results, deliveries and pinned results. They must outlive a conversation.
 //!
 //! A ledger stores records and does not interpret them; the rooms above do. Every record belongs to one principal, and
 //! the principal is part of its key. A caller that cannot name the principal cannot reach the record. The only

@@ -8,8 +8,8 @@ pub enum RecordKind {
     Principal = 1,
     /// A recorded tool call, with its posted result once there is one.
     Call = 2,
-    /// The pinned answer of a call.
-    PinnedAnswer = 3,
+    /// The pinned result of a call.
+    PinnedResult = 3,
     /// Late-result text that was appended to a message and stays there.
     AppendedText = 4,
     /// A posted result that its owner has not received yet.
@@ -57,7 +57,7 @@ impl RecordKind {
     pub const ALL: [Self; 23] = [
         Self::Principal,
         Self::Call,
-        Self::PinnedAnswer,
+        Self::PinnedResult,
         Self::AppendedText,
         Self::Delivery,
         Self::Parked,
@@ -96,7 +96,7 @@ impl RecordKind {
         match self {
             Self::Principal => "principal",
             Self::Call => "call",
-            Self::PinnedAnswer => "frozen",
+            Self::PinnedResult => "frozen",
             Self::AppendedText => "anchor",
             Self::Delivery => "delivery",
             Self::Parked => "parked",

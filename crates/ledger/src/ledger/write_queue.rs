@@ -38,7 +38,7 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     // A later process does not append a text that the provider has seen, or appends one that was taken back.
     RecordKind::AppendedText,
     // A later process may answer a call with other bytes than before.
-    RecordKind::PinnedAnswer,
+    RecordKind::PinnedResult,
     // A result that a tool service has posted finds no call, or does not reach its owner.
     RecordKind::CompactedCalls,
     RecordKind::Parked,
@@ -366,23 +366,23 @@ mod tests {
 
     #[test]
     fn a_full_queue_loses_what_matters_least_and_of_that_the_latest() {
-        use RecordKind::{ClientResult, PinnedAnswer, Principal, Thinking};
+        use RecordKind::{ClientResult, PinnedResult, Principal, Thinking};
         let mut queue = WriteQueue::with_limit(4, usize::MAX);
         assert_eq!(add(&mut queue, Thinking, 0..2), []);
-        assert_eq!(add(&mut queue, PinnedAnswer, 2..4), []);
+        assert_eq!(add(&mut queue, PinnedResult, 2..4), []);
         // A write that matters less than all that wait is lost itself.
         assert_eq!(add(&mut queue, Thinking, 9..11), [Thinking, Thinking]);
         assert_eq!(add(&mut queue, ClientResult, 4..5), [Thinking]);
         assert_eq!(
             waiting(&queue),
-            [(Thinking, 0), (PinnedAnswer, 2), (PinnedAnswer, 3), (ClientResult, 4)]
+            [(Thinking, 0), (PinnedResult, 2), (PinnedResult, 3), (ClientResult, 4)]
         );
-        assert_eq!(add(&mut queue, Principal, 5..8), [Thinking, ClientResult, PinnedAnswer]);
+        assert_eq!(add(&mut queue, Principal, 5..8), [Thinking, ClientResult, PinnedResult]);
         assert_eq!(
             waiting(&queue),
-            [(PinnedAnswer, 2), (Principal, 5), (Principal, 6), (Principal, 7)]
+            [(PinnedResult, 2), (Principal, 5), (Principal, 6), (Principal, 7)]
         );
-        assert_eq!(add(&mut queue, PinnedAnswer, 8..9), [PinnedAnswer]);
+        assert_eq!(add(&mut queue, PinnedResult, 8..9), [PinnedResult]);
     }
 
     #[test]

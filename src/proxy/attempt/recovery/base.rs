@@ -12,7 +12,7 @@ use crate::{
         data_path::DataPath,
         fact_scope::FactScope,
         late_results::LateResults,
-        request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
+        request::{CallLookup, CallMemory, CallResults, SentBody, call_results},
     },
     recall::{KeyedFact, LearnedFact},
     repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, is_strong, parse},
@@ -43,7 +43,7 @@ pub(super) struct ResendBase {
     pub(super) wire: Wire,
     server: ServerHash,
     pub(super) late_results: LateResults,
-    /// Answers that were known for the first send.
+    /// Results that were known for the first send.
     pub(super) lookup: CallLookup,
     /// Rules beyond the dialect's that this request follows: known before, or taught by its refusals.
     pub(super) learned: LearnedRules,
@@ -60,17 +60,17 @@ pub(super) struct PlainBodies {
     original: Bytes,
 }
 
-/// A planned body, with the answers that it contains.
+/// A planned body, with the results that it contains.
 pub(super) struct PlannedBody {
     pub(super) plan: Plan,
     pub(super) body: Segments,
-    answers: CallAnswers,
+    results: CallResults,
 }
 
 impl PlannedBody {
     /// Returns the resend of this body, which proves no fact.
     pub(super) fn into_proposal(self, step: ResendStep) -> Proposal {
-        Proposal::new(self.body, self.plan.report, step, self.answers, Vec::new())
+        Proposal::new(self.body, self.plan.report, step, self.results, Vec::new())
     }
 }
 
@@ -132,12 +132,12 @@ impl ResendBase {
 
     /// Returns the facts that the plan's placeholders answer remote calls, if the plan has any.
     pub(super) fn remote_facts(&self, plan: &Plan, is_original: bool) -> Vec<KeyedFact> {
-        let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
+        let Some(remote) = plan.remote_results.last().filter(|_| !is_original) else {
             return Vec::new();
         };
         let scope = self.fact_scope();
         let origin = remote.origin.as_deref().map(|id| scope.origin_key(id));
-        // A weak id may name another call too: an answer recorded under it could be wrong.
+        // A weak id may name another call too: a result recorded under it could be wrong.
         let strong = remote.calls.iter().filter(|id| is_strong(id.as_bytes(), b""));
         let answered = |id: &String| {
             let key = scope.remote_call_key(id.as_bytes());
@@ -235,9 +235,9 @@ impl ResendBase {
         lookup
     }
 
-    /// Returns the answers that a plan's body contains.
-    pub(super) fn answers_of(&self, paired: &Paired<'_>, plan: &Plan, lookup: &CallLookup) -> CallAnswers {
-        call_answers(paired, plan, lookup, self.late_results.caller)
+    /// Returns the results that a plan's body contains.
+    pub(super) fn results_of(&self, paired: &Paired<'_>, plan: &Plan, lookup: &CallLookup) -> CallResults {
+        call_results(paired, plan, lookup, self.late_results.caller)
     }
 
     /// Plans a paired body, including what refusals have taught about this conversation's thinking.
@@ -257,7 +257,7 @@ impl ResendBase {
         let lookup = self.look_up(&paired, context);
         let plan = self.plan_known(&paired, &lookup, context).ok()?;
         Some(PlannedBody {
-            answers: self.answers_of(&paired, &plan, &lookup),
+            results: self.results_of(&paired, &plan, &lookup),
             body: plan.splice(&paired, &self.body).ok()?,
             plan,
         })

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     ledger::ROWS_MAX,
-    proxy::{data_path::OnBindingError, request::CallAnswers},
+    proxy::{data_path::OnBindingError, request::CallResults},
     recall::LearnedFact,
-    repair::{BodyCall, CallKey, PinnedAnswer, Placeholder, Plan, RepairPolicy, plan, replace_unseen_results},
+    repair::{BodyCall, CallKey, PinnedResult, Placeholder, Plan, RepairPolicy, plan, replace_unseen_results},
     splice::Segments,
     wire::RefusalKind,
 };
@@ -29,7 +29,7 @@ impl Recovery for BoundThinking {
     }
 
     fn ledger_need(&self, _: &Objection) -> LedgerNeed {
-        LedgerNeed::EarlierAnswers
+        LedgerNeed::EarlierResults
     }
 
     fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
@@ -54,12 +54,12 @@ struct ReplacedResults {
     replaced: Vec<(CallKey, Placeholder)>,
     /// Calls whose placeholder overrides a result that the client has added in place since.
     overridden: Vec<(CallKey, Placeholder)>,
-    answers: CallAnswers,
+    results: CallResults,
 }
 
-/// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
+/// Returns the calls that the client has answered in place, whose earlier results matter for bound thinking.
 pub(super) fn answered_calls(history: &SentHistory, policy: &RepairPolicy) -> Vec<CallKey> {
-    // Results are replaced once. Later stages need no earlier answers.
+    // Results are replaced once. Later stages need no earlier results.
     if history.has_moved_results() {
         return Vec::new();
     }
@@ -115,9 +115,9 @@ fn plan_placeholders(history: &SentHistory, context: RecoveryContext<'_>, overri
     let mut lookup = base.look_up(&paired, context);
     let mut overridden = Vec::new();
     if overrides {
-        let pinned = |call: &BodyCall| match pinned_answer(history, call, context)? {
-            PinnedAnswer::Placeholder(placeholder) => Some(placeholder),
-            PinnedAnswer::Result(_) => None,
+        let pinned = |call: &BodyCall| match pinned_result(history, call, context)? {
+            PinnedResult::Placeholder(placeholder) => Some(placeholder),
+            PinnedResult::Result(_) => None,
         };
         lookup.override_results(&paired, pinned);
         overridden.extend(paired.answered_calls().iter().filter_map(|call| {
@@ -127,32 +127,32 @@ fn plan_placeholders(history: &SentHistory, context: RecoveryContext<'_>, overri
     }
     let replaced = replace_unseen_results(paired.open_calls(), &mut lookup.known, context.policy);
     let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-    let mut answers = base.answers_of(&paired, &plan, &lookup);
+    let mut results = base.results_of(&paired, &plan, &lookup);
     let replaced_calls: HashSet<CallKey> = replaced.iter().map(|(call, _)| *call).collect();
-    // A replaced answer is a new pin of this resend, not one that earlier requests gave.
-    answers.pinned_before.retain(|(call, _)| !replaced_calls.contains(call));
-    let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedAnswer::Placeholder(*placeholder));
-    answers.assigned.extend(replaced.iter().map(pin));
+    // A replaced result is a new pin of this resend, not one that earlier requests gave.
+    results.pinned_before.retain(|(call, _)| !replaced_calls.contains(call));
+    let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedResult::Placeholder(*placeholder));
+    results.assigned.extend(replaced.iter().map(pin));
     Some(ReplacedResults {
         body: plan.splice(&paired, &base.body).ok()?,
         plan,
         replaced,
         overridden,
-        answers,
+        results,
     })
 }
 
-/// Returns the answer that earlier requests contained for a call.
-fn pinned_answer(history: &SentHistory, call: &BodyCall, context: RecoveryContext<'_>) -> Option<PinnedAnswer> {
+/// Returns the result that earlier requests contained for a call.
+fn pinned_result(history: &SentHistory, call: &BodyCall, context: RecoveryContext<'_>) -> Option<PinnedResult> {
     let memory = history.base.call_memory(context);
     if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
-        return Some(PinnedAnswer::Placeholder(placeholder));
+        return Some(PinnedResult::Placeholder(placeholder));
     }
     let pinned = history.base.lookup.known.pinned.get(&call.key).cloned();
     pinned.or_else(|| {
         memory
             .recall
-            .cached_answer(history.base.late_results.pin_scope(), call.key)
+            .cached_result(history.base.late_results.pin_scope(), call.key)
     })
 }
 
@@ -174,7 +174,7 @@ fn resend_with_placeholders(history: &SentHistory, replaced: ReplacedResults) ->
         replaced.body,
         replaced.plan.report,
         ResendStep::ResultsReplaced,
-        replaced.answers,
+        replaced.results,
         facts,
     ))
 }
@@ -190,7 +190,7 @@ fn drop_thinking(history: &mut SentHistory, context: RecoveryContext<'_>) -> Opt
     if !plan.drop_bound_thinking(&paired).ok()? {
         return None;
     }
-    let answers = base.answers_of(&paired, &plan, &lookup);
+    let results = base.results_of(&paired, &plan, &lookup);
     let key = paired
         .first_thinking()
         .map(|thinking| base.fact_scope().conversation_key(thinking));
@@ -201,7 +201,7 @@ fn drop_thinking(history: &mut SentHistory, context: RecoveryContext<'_>) -> Opt
         body,
         plan.report,
         ResendStep::ThinkingDropped,
-        answers,
+        results,
         facts,
     ))
 }

@@ -206,15 +206,15 @@ async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<Co
     let pins = body.pins.as_mut()?;
     match need {
         LedgerNeed::Nothing => {}
-        LedgerNeed::EarlierAnswers => {
+        LedgerNeed::EarlierResults => {
             let scope = pins.late_results.pin_scope();
             // After a panic of the core the resend is planned without these answers.
             let calls = catch_core_panic(|| Some(bound_thinking::answered_calls(history, &path.settings.policy)));
             // Memory first: only the ledger costs a wait.
-            let is_unknown = |call: &CallKey| path.recall.cached_answer(scope, *call).is_none();
+            let is_unknown = |call: &CallKey| path.recall.cached_result(scope, *call).is_none();
             let calls: Vec<CallKey> = calls.unwrap_or_default().into_iter().filter(is_unknown).collect();
             if !calls.is_empty() {
-                let fetch = |deadline| path.recall.fetch_answers(scope, &calls, deadline);
+                let fetch = |deadline| path.recall.fetch_results(scope, &calls, deadline);
                 drop(pins.ledger_budget.spend(fetch).await);
             }
         }

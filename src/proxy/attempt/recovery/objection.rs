@@ -36,7 +36,7 @@ pub(super) trait Recovery: Sync {
 pub(super) enum LedgerNeed {
     Nothing,
     /// Earlier answers of calls that the client has answered in place since.
-    EarlierAnswers,
+    EarlierResults,
     /// The items of the response that the request continues from. Another process may have stored them.
     Items,
     /// Values of this kind.

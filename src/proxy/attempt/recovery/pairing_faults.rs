@@ -8,7 +8,7 @@ use super::{
     sent_history::SentHistory,
 };
 use crate::{
-    proxy::request::CallAnswers,
+    proxy::request::CallResults,
     recall::LearnedFact,
     repair::{LearnedRules, RefusalReading},
     splice::Segments,
@@ -101,10 +101,10 @@ fn plan_pairing(
         // The same bytes would be refused again.
         if reading.is_met(refusal, &plan.report.findings) && !history.is_last_sent(&body) {
             // The original body contains no answers of the proxy.
-            let answers = if body.is_original() {
-                CallAnswers::default()
+            let results = if body.is_original() {
+                CallResults::default()
             } else {
-                base.answers_of(&paired, &plan, &lookup)
+                base.results_of(&paired, &plan, &lookup)
             };
             // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
             let proven = RefusalReading::proven_rules(refusal, base.wire, &plan.report.findings);
@@ -114,7 +114,7 @@ fn plan_pairing(
             let step = ResendStep::Pairing { taught_rule: is_news };
             let rules_fact = is_news.then(|| base.rules_fact(LearnedFact::Rules(learned)));
             let facts = remote_facts.into_iter().chain(rules_fact).collect();
-            return Some((Proposal::new(body, plan.report, step, answers, facts), Some(reading)));
+            return Some((Proposal::new(body, plan.report, step, results, facts), Some(reading)));
         }
         // Checked before the second reading, which would repair calls that only the proxy's edits broke.
         // The body before all repairs contains the thinking that the provider has refused.

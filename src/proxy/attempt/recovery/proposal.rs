@@ -8,7 +8,7 @@ use crate::{
     proxy::{
         data_path::DataPath,
         late_delivery::LastText,
-        request::{CallAnswers, OutgoingBody},
+        request::{CallResults, OutgoingBody},
     },
     recall::{AppendedText, KeyedFact},
     repair::{Action, Anchor, CallKey, RepairReport},
@@ -24,8 +24,8 @@ pub(super) struct Proposal {
     pub(super) report: RepairReport,
     /// The change that the resend makes to the body that was refused.
     pub(super) step: ResendStep,
-    /// Answers that the body contains for its calls.
-    pub(super) answers: CallAnswers,
+    /// Results that the body contains for its calls.
+    pub(super) results: CallResults,
     /// Text that the resend appends to a message, with its place. `None` if there is none.
     pub(super) late_text: Option<(Anchor, AppendedText)>,
     /// Facts to learn if the provider accepts the resend.
@@ -135,7 +135,7 @@ impl Proposal {
         body: Segments,
         report: RepairReport,
         step: ResendStep,
-        answers: CallAnswers,
+        results: CallResults,
         facts: Vec<KeyedFact>,
     ) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Proposal {
             needs_binding_beta: report.actions.contains_key(&Action::Unbind),
             report,
             step,
-            answers,
+            results,
             late_text: None,
             facts,
             is_fallback: false,
@@ -153,11 +153,11 @@ impl Proposal {
 
     /// Creates the resend of the body before all repairs.
     pub(super) fn fallback(original: Segments) -> Self {
-        let (report, answers) = (RepairReport::default(), CallAnswers::default());
+        let (report, results) = (RepairReport::default(), CallResults::default());
         let step = ResendStep::Pairing { taught_rule: false };
         Self {
             is_fallback: true,
-            ..Self::new(original, report, step, answers, Vec::new())
+            ..Self::new(original, report, step, results, Vec::new())
         }
     }
 }

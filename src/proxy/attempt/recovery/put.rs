@@ -11,8 +11,8 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
     let more = proposal.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
     let body = &mut attempts.outgoing.body;
     if let Some(pins) = body.pins.as_mut() {
-        let (answers, late_text) = (std::mem::take(&mut proposal.answers), proposal.late_text.take());
-        if !pins.replace_pins(answers, late_text).await {
+        let (results, late_text) = (std::mem::take(&mut proposal.results), proposal.late_text.take());
+        if !pins.replace_pins(results, late_text).await {
             return false;
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     ledger::RecordName,
     policy::Class,
     proxy::request::PendingPins,
-    repair::{BodyCall, CallKey, PinnedAnswer, parse},
+    repair::{BodyCall, CallKey, PinnedResult, parse},
 };
 
 /// The recovery without posted results.
@@ -86,8 +86,8 @@ fn holds_at(history: &SentHistory, message: usize, calls: &[CallKey], has_late_t
 
 /// Returns the calls whose posted results this request is the first to contain in their places.
 fn first_restored(pins: &PendingPins) -> Vec<(CallKey, RecordName)> {
-    let assigned = pins.answers.assigned.iter();
-    let real = assigned.filter(|(_, answer)| matches!(answer, PinnedAnswer::Result(_)));
+    let assigned = pins.results.assigned.iter();
+    let real = assigned.filter(|(_, result)| matches!(result, PinnedResult::Result(_)));
     real.filter_map(|(call, _)| Some((*call, *pins.posted_calls.get(call)?)))
         .collect()
 }

@@ -69,7 +69,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
             // A result that is not judged must not be reported as nameless either.
             walk.pairing.results[row].nameless &= role != ResultRole::NotJudged;
             if let ResultRole::Answers(call) = role {
-                walk.pairing.calls[call].answer = Some(row);
+                walk.pairing.calls[call].result = Some(row);
                 let waiting = &mut calls.waiting[walk.pairing.calls[call].turn.index()];
                 // Later results of this turn must see that the call no longer waits.
                 waiting.open -= 1;
@@ -99,7 +99,7 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         work::count_bytes(key.0.len());
         calls.all.entry(key).or_default().push(call);
         // Such a call shares the result of an earlier one, so it never waits for one.
-        if row.answer.is_none() && !row.equals_first && !row.shares_id {
+        if row.result.is_none() && !row.equals_first && !row.shares_id {
             let open = calls.open.entry(key).or_insert(UnansweredCalls {
                 count: 0,
                 first: call,
@@ -108,8 +108,8 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
             (open.count, open.last) = (open.count + 1, call);
         }
         let waiting = &mut calls.waiting[row.turn.index()];
-        waiting.open += usize::from(row.answer.is_none());
-        waiting.last = waiting.last.max(row.answer);
+        waiting.open += usize::from(row.result.is_none());
+        waiting.last = waiting.last.max(row.result);
     }
     calls
 }
@@ -189,7 +189,7 @@ fn role_across_turns<'c>(
         .map_or_else(|| named.last(), |last| named.get(last))
         .copied()
     {
-        Some(call) if walk.pairing.calls[call].answer.is_some() => {
+        Some(call) if walk.pairing.calls[call].result.is_some() => {
             let is_in_run = found.turn == Some(walk.pairing.calls[call].turn) && found.is_leading();
             if walk.rules.one_result {
                 ResultRole::Repeats(call)
@@ -251,7 +251,7 @@ fn share_result<'c>(
     work::count(same_name.len());
     for call in same_name.iter().filter(|call| **call > open.first) {
         let row = &mut walk.pairing.calls[*call];
-        if row.answer.is_none() {
+        if row.result.is_none() {
             (row.shares_id, row.without_result) = (true, WithoutResult::Legal);
         }
     }
@@ -269,7 +269,7 @@ fn next_open<'c>(
     let after = same_name.partition_point(|call| *call <= open.first);
     let is_open = |call: &&CallRowId| {
         work::count(1);
-        walk.pairing.calls[**call].answer.is_none()
+        walk.pairing.calls[**call].result.is_none()
     };
     let first = *same_name.get(after..)?.iter().find(is_open)?;
     Some(UnansweredCalls {

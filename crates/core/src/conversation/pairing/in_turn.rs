@@ -61,7 +61,7 @@ struct GapState {
     /// Number of messages so far that may contain results.
     users: usize,
     /// `true` if it contains a result.
-    answers: bool,
+    has_results: bool,
     /// `true` once the place of results has ended.
     closed: bool,
     /// `true` if only a message border has ended it.
@@ -167,7 +167,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         self.pairing.calls.push(CallRow {
             part,
             turn,
-            answer: None,
+            result: None,
             without_result: if shares_id {
                 WithoutResult::Legal
             } else {
@@ -212,7 +212,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     fn next_open(&mut self, key: PairingKey<'c>) -> Option<CallRowId> {
         if self.queues.is_empty() {
             let is_open =
-                |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && is_same_key(self.call_key(*row), key);
+                |row: &CallRowId| self.pairing.calls[*row].result.is_none() && is_same_key(self.call_key(*row), key);
             CallRowId::all(self.first..self.pairing.calls.len()).find(is_open)
         } else {
             work::count_bytes(key.0.len());
@@ -276,7 +276,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             }
             if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.merged_roles != MergedRoles::All {
                 // Results that only a message border separates are merged later, not moved.
-                gap.split |= !gap.closed && gap.answers;
+                gap.split |= !gap.closed && gap.has_results;
                 gap.closed = true;
             }
             gap.users += 1;
@@ -312,7 +312,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             }
             return;
         };
-        gap.answers = true;
+        gap.has_results = true;
         let row = ResultRowId::new(self.pairing.results.len());
         // A result is an orphan until a call claims it, here or across turns.
         let mut result_role = ResultRole::Orphan;
@@ -320,7 +320,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             && result.owner == ResultOwner::Unknown
             && let Some(call) = self.next_open((result.call_name(), result.family.group))
         {
-            self.pairing.calls[call].answer = Some(row);
+            self.pairing.calls[call].result = Some(row);
             result_role = ResultRole::Answers(call);
         }
         let by_name = self.rules.place == ResultPlace::NextContent;
@@ -353,7 +353,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
         let mut open: HashMap<&[u8], VecDeque<CallRowId>> = HashMap::new();
         for row in CallRowId::all(self.pairing.turns[turn].calls.clone()) {
-            if let (PartKind::Call(call), None) = (self.call_kind(row), self.pairing.calls[row].answer) {
+            if let (PartKind::Call(call), None) = (self.call_kind(row), self.pairing.calls[row].result) {
                 open.entry(&call.name).or_default().push_back(row);
             }
         }
@@ -369,7 +369,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             if waiting.front().is_some_and(one_sided)
                 && let Some(call) = waiting.pop_front()
             {
-                self.pairing.calls[call].answer = Some(*row);
+                self.pairing.calls[call].result = Some(*row);
                 self.pairing.results[*row].role = ResultRole::Answers(call);
             }
         }
@@ -387,7 +387,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         work::count(rows.len());
         let calls = CallRowId::all(self.pairing.turns[turn].calls.clone());
         let open: Vec<CallRowId> = calls
-            .filter(|call| self.pairing.calls[*call].answer.is_none())
+            .filter(|call| self.pairing.calls[*call].result.is_none())
             .collect();
         // With several open calls a guess could give one the result of another.
         if open.len() != 1 && self.rules.ids != IdRule::Position {
@@ -399,7 +399,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             if group(self.pairing.results[*row].part) != group(self.pairing.calls[call].part) {
                 continue;
             }
-            self.pairing.calls[call].answer = Some(*row);
+            self.pairing.calls[call].result = Some(*row);
             self.pairing.results[*row].role = ResultRole::Answers(call);
             // xAI pairs by position itself, so there the missing id is no fault.
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;

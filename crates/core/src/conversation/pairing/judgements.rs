@@ -76,7 +76,7 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     let calls = walk.pairing.calls.get_mut(turn.calls.clone()).unwrap_or_default();
     work::count(calls.len());
     // Gemini requires as many results as calls, so one result requires all others.
-    if calls.iter().all(|call| call.answer.is_none()) {
+    if calls.iter().all(|call| call.result.is_none()) {
         for call in calls {
             call.without_result = WithoutResult::Legal;
         }

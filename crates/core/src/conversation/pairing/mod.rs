@@ -57,8 +57,8 @@ pub struct CallRow {
     /// Index of the turn.
     pub turn: TurnId,
     /// The result that answers it, as an index into [`Pairing::results`].
-    pub answer: Option<ResultRowId>,
-    /// Consequence if it has no answer.
+    pub result: Option<ResultRowId>,
+    /// Consequence if it has no result.
     pub without_result: WithoutResult,
     /// The first call of the turn, or of the body, with the same id, and the ordinal of this one. `None` for the first.
     pub repeats: Option<(CallRowId, usize)>,

@@ -57,7 +57,7 @@ fn write_output_item(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, faile
 }
 
 /// Writes the answer of a remote call, whose kind is not known.
-pub(crate) fn write_remote_answer(id: Piece, text: &'static str) -> Vec<Piece> {
+pub(crate) fn write_remote_result(id: Piece, text: &'static str) -> Vec<Piece> {
     write_output_item(None, id, json::constant_string(text), true)
 }
 

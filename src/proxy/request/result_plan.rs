@@ -1,4 +1,4 @@
-//! The plan of a repair, and the pins of the answers that it assigns. Planned at most twice.
+//! The plan of a repair, and the pins of the results that it assigns. Planned at most twice.
 
 use http::HeaderMap;
 use tokio::time::Instant;
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{
     call_lookup::{CallLookup, CallMemory},
     new_pins::NewPins,
-    pending_pins::{CallAnswers, call_answers},
+    pending_pins::{CallResults, call_results},
 };
 use crate::{
     proxy::{catch_core_panic::catch_read, late_delivery::LateTexts, late_results::LateResults},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Everything besides the body that the plan of one request depends on.
-pub(super) struct AnswerPlanner<'x> {
+pub(super) struct ResultPlanner<'x> {
     pub(super) memory: CallMemory<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) policy: &'x RepairPolicy,
@@ -23,66 +23,68 @@ pub(super) struct AnswerPlanner<'x> {
     pub(super) is_strict: bool,
 }
 
-impl AnswerPlanner<'_> {
+impl ResultPlanner<'_> {
     /// Looks up what earlier requests and tool services know about the open calls.
     pub(super) async fn look_up_calls(
         &self,
         paired: &Paired<'_>,
-        results: &LateResults,
+        late_results: &LateResults,
         texts: &LateTexts,
         deadline: Instant,
     ) -> Result<CallLookup, Unreadable> {
         let mut lookup = catch_read(|| Ok(CallLookup::of_body(paired)))?;
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let unknown = lookup.add_from_memory(paired, self.memory, results);
+        let unknown = lookup.add_from_memory(paired, self.memory, late_results);
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
             let read = async {
-                lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
+                lookup
+                    .add_from_ledger(&unknown, late_results, &texts.calls, deadline)
+                    .await;
                 // A request that strict mode rejects must leave no mark.
                 if !self.is_strict {
                     // What is not marked counts as unread.
-                    lookup.mark_restored(results, deadline).await.ok();
+                    lookup.mark_restored(late_results, deadline).await.ok();
                 }
             };
             Box::pin(read).await;
         }
-        lookup.note_waiting(paired, results, deadline).await;
+        lookup.note_waiting(paired, late_results, deadline).await;
         Ok(lookup)
     }
 
-    /// Plans the repair and, if `may_pin` is set, pins the answers that the plan assigns.
+    /// Plans the repair and, if `may_pin` is set, pins the results that the plan assigns.
     pub(super) async fn plan_and_pin<'r>(
         &self,
         paired: &Paired<'_>,
         lookup: &mut CallLookup,
-        results: &'r LateResults,
+        late_results: &'r LateResults,
         may_pin: bool,
         deadline: Instant,
     ) -> Result<(Plan, NewPins<'r>), Unreadable> {
-        let caller = results.caller;
+        let caller = late_results.caller;
         let mut plan = self.plan_repair(paired, lookup)?;
         // Before the first pin: from here on, every way out keeps them or rolls them back.
-        let mut pins = NewPins::new(results, call_answers(paired, &plan, lookup, caller), may_pin);
-        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if may_pin && self.pin_answers(pins.answers(), results, lookup, deadline).await {
+        let mut pins = NewPins::new(late_results, call_results(paired, &plan, lookup, caller), may_pin);
+        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its results.
+        if may_pin && self.pin_results(pins.results(), late_results, lookup, deadline).await {
             plan = self.plan_repair(paired, lookup)?;
-            pins.replace_answers(call_answers(paired, &plan, lookup, caller));
+            pins.replace_results(call_results(paired, &plan, lookup, caller));
         }
         Ok((plan, pins))
     }
 
-    /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
+    /// Pins the results that a plan assigns. Returns `true` if another request was first for some of the calls.
     ///
-    /// Adds those answers of other requests to `lookup`.
-    async fn pin_answers(
+    /// Adds those results of other requests to `lookup`.
+    async fn pin_results(
         &self,
-        answers: &CallAnswers,
-        results: &LateResults,
+        results: &CallResults,
+        late_results: &LateResults,
         lookup: &mut CallLookup,
         deadline: Instant,
     ) -> bool {
-        if answers.assigned.is_empty() {
+        if results.assigned.is_empty() {
             return false;
         }
         // Pins are stored under the credential: the operator should know if it is short-lived.
@@ -90,7 +92,7 @@ impl AnswerPlanner<'_> {
         let pin = self
             .memory
             .recall
-            .pin_answers(results.pin_scope(), &answers.assigned, deadline);
+            .pin_results(late_results.pin_scope(), &results.assigned, deadline);
         let conflicts = pin.await;
         let has_conflicts = !conflicts.is_empty();
         lookup.add_pinned_by_others(conflicts);

@@ -1,4 +1,4 @@
-//! Answers of a body's calls that come from outside the body. A plan reads and returns them as plain data.
+//! Results of a body's calls that come from outside the body. A plan reads and returns them as plain data.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,9 +7,9 @@ use std::{
 
 use crate::repair::{call_key::CallKey, texts::Placeholder};
 
-/// An answer that stays with its call: every later request contains it in the same bytes.
+/// A result that stays with its call: every later request contains it in the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PinnedAnswer {
+pub enum PinnedResult {
     /// A placeholder.
     Placeholder(Placeholder),
     /// A real result.
@@ -51,24 +51,24 @@ impl fmt::Debug for RealResult {
 
 /// Everything known about the calls of one body beyond the body itself, for one caller.
 ///
-/// Under one policy, the same body with the same known answers gives the same bytes.
+/// Under one policy, the same body with the same known results gives the same bytes.
 #[derive(Clone, Debug, Default)]
-pub struct KnownAnswers {
-    /// Answers that earlier requests gave to open calls.
-    pub pinned: HashMap<CallKey, PinnedAnswer>,
+pub struct KnownResults {
+    /// Results that earlier requests gave to open calls.
+    pub pinned: HashMap<CallKey, PinnedResult>,
     /// Real results of open calls that no request has answered yet.
     pub results: HashMap<CallKey, RealResult>,
     /// Placeholders that replace a result which the client has put in its place since. Thinking is bound to them.
     pub overrides: HashMap<CallKey, Placeholder>,
 }
 
-/// An answer that a plan gives to a call for the first time.
+/// A result that a plan gives to a call for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The call.
     pub call: CallKey,
-    /// Its answer.
-    pub answer: PinnedAnswer,
+    /// Its result.
+    pub result: PinnedResult,
     /// `true` if the key is unique among all calls of its caller.
     pub is_unique: bool,
 }
@@ -93,7 +93,7 @@ pub struct RemoteReferences {
 
 /// Remote calls that a plan answers with placeholders because the provider named them in a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteAnswers {
+pub struct RemoteResults {
     /// Id of the response that left them open. `None` if the body names none.
     pub origin: Option<Vec<u8>>,
     /// Ids of the calls.

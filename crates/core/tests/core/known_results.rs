@@ -1,8 +1,8 @@
-//! Repairs with known answers: pinned answers of earlier requests, and results from the ledger.
+//! Repairs with known results: pinned results of earlier requests, and results from the ledger.
 
 use antiphon_core::{
     repair::{
-        Action, KnownAnswers, PairingContext, PinnedAnswer, Placeholder, RealResult, RepairPolicy, parse, repair,
+        Action, KnownResults, PairingContext, PinnedResult, Placeholder, RealResult, RepairPolicy, parse, repair,
         repair_with,
     },
     wire::Wire,
@@ -12,12 +12,12 @@ use bytes::Bytes;
 /// The answers known of the call `toolu_01A` of tool `run`.
 #[derive(Default)]
 struct Memory {
-    frozen: Option<PinnedAnswer>,
+    frozen: Option<PinnedResult>,
     settled: Option<RealResult>,
 }
 
 impl Memory {
-    fn known(self, body: &Bytes) -> KnownAnswers {
+    fn known(self, body: &Bytes) -> KnownResults {
         let policy = RepairPolicy::default();
         let paired = parse(body, Wire::ANTHROPIC).unwrap().pair(PairingContext::new(&policy));
         let calls = paired.all_calls();
@@ -26,10 +26,10 @@ impl Memory {
             .find(|call| call.id == b"toolu_01A" && call.tool == b"run")
             .unwrap();
         assert_eq!(call.occurrence, 0);
-        KnownAnswers {
+        KnownResults {
             pinned: self.frozen.into_iter().map(|answer| (call.key, answer)).collect(),
             results: self.settled.into_iter().map(|result| (call.key, result)).collect(),
-            ..KnownAnswers::default()
+            ..KnownResults::default()
         }
     }
 }
@@ -56,7 +56,7 @@ fn a_pinned_placeholder_stays_and_the_late_result_is_quoted() {
     let policy = RepairPolicy::default();
     let first = repair(&body(INTERRUPTED), Wire::ANTHROPIC, &policy).unwrap();
     let memory = Memory {
-        frozen: Some(PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown)),
+        frozen: Some(PinnedResult::Placeholder(Placeholder::OutcomeUnknown)),
         ..Memory::default()
     };
     let second = body(&format!("{INTERRUPTED},{LATE}"));
@@ -83,7 +83,7 @@ fn a_pinned_result_stays_and_another_result_is_quoted() {
     };
     for (remembered, quoted) in [("REAL", 0), ("OTHER", 1)] {
         let memory = Memory {
-            frozen: Some(PinnedAnswer::Result(real(remembered))),
+            frozen: Some(PinnedResult::Result(real(remembered))),
             ..Memory::default()
         };
         let given = body(&format!("{INTERRUPTED},{LATE}"));
@@ -107,7 +107,7 @@ fn a_result_in_its_own_gap_wins_over_known_answers() {
         r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01A","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01A","content":"mine"}]}"#,
     );
     let memory = Memory {
-        frozen: Some(PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown)),
+        frozen: Some(PinnedResult::Placeholder(Placeholder::OutcomeUnknown)),
         settled: Some(RealResult::Content {
             content: "\"theirs\"".to_owned(),
             failed: false,
@@ -150,13 +150,13 @@ fn a_restored_result_gets_a_content_that_the_provider_takes() {
         .pair(PairingContext::new(&policy));
     // As the client sent it, before it dropped it.
     let block = r#"{"tool_call_id":"call_1","content":{"a": [1]},"role":"tool"}"#;
-    let known = KnownAnswers {
+    let known = KnownResults {
         results: paired
             .all_calls()
             .into_iter()
             .map(|call| (call.key, RealResult::Block(block.to_owned())))
             .collect(),
-        ..KnownAnswers::default()
+        ..KnownResults::default()
     };
     let done = repair_with(&given, Wire::OPENAI_CHAT, &policy, &known).unwrap();
     let text = messages(&done.body.to_vec());

@@ -1,4 +1,4 @@
-//! Pinned answers: decided in memory, stored while the provider works, and awaited before the answer's head.
+//! Pinned results: decided in memory, stored while the provider works, and awaited before the answer's head.
 //!
 //! In a ledger of this process alone a decision in memory is final. In a shared one the ledger decides, so that a pin is
 //! awaited before the send.
@@ -21,21 +21,21 @@ use tokio::{
 };
 
 use super::{
-    AnswerScope, AnswerStore, AnswerStoreState, AssignedAnswer, FIRST_VERSION, PinnedRow, ROW_BYTES, UNUSED_ROW_MAX,
+    AssignedResult, FIRST_VERSION, PinnedRow, ROW_BYTES, RecallScope, RecallStore, RecallStoreState, UNUSED_ROW_MAX,
 };
 use crate::{
     auth::Caller,
     digest::digest_of,
     digest_cache::{DigestCache, Lifetime},
     ledger::{CommitStep, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
-    repair::{CallKey, PinnedAnswer},
+    repair::{CallKey, PinnedResult},
 };
 use journal::{PinJournal, RowState, SettledRow};
 
 /// The limit of the rows in memory, in bytes. The journal has a limit of its own.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Answers of other processes that a waiting request has yet to take.
+/// Results of other processes that a waiting request has yet to take.
 const OVERRULED_MAX: u64 = 10_000;
 /// The time for which it may take one: longer than any wait for the ledger.
 const OVERRULED_TTL: Duration = Duration::from_secs(60);
@@ -48,14 +48,14 @@ struct CachedRow {
     is_stored: bool,
 }
 
-/// The pinned answers of this process.
+/// The pinned results of this process.
 #[derive(Debug)]
-pub(super) struct PinnedAnswers {
+pub(super) struct PinnedResults {
     /// Rows that the ledger has too, and those of callers that are never stored.
     rows: DigestCache<RecordKey, CachedRow>,
     journal: Mutex<PinJournal>,
-    /// Answers of other processes that were first, and that no provider has accepted yet.
-    overruled: DigestCache<RecordKey, PinnedAnswer>,
+    /// Results of other processes that were first, and that no provider has accepted yet.
+    overruled: DigestCache<RecordKey, PinnedResult>,
     /// Wakes the writer.
     wake: mpsc::Sender<()>,
     /// `None` once the writer runs.
@@ -80,7 +80,7 @@ impl UnstoredPins {
     }
 }
 
-impl PinnedAnswers {
+impl PinnedResults {
     pub(super) fn new() -> Self {
         let weigh = |known: &CachedRow| known.row.text_bytes().saturating_add(ROW_BYTES);
         // One signal is enough: the writer takes all that is queued.
@@ -110,43 +110,43 @@ impl PinnedAnswers {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Returns the present answer of a call.
-    fn find_answer(&self, key: &RecordKey) -> Option<PinnedAnswer> {
+    /// Returns the present result of a call.
+    fn find_result(&self, key: &RecordKey) -> Option<PinnedResult> {
         // A row is in the cache before it leaves the journal.
-        let decided = self.lock_journal().find_decision(key).map(|row| row.answer.clone());
-        decided.or_else(|| Some(self.rows.get(key)?.row.answer))
+        let decided = self.lock_journal().find_decision(key).map(|row| row.result.clone());
+        decided.or_else(|| Some(self.rows.get(key)?.row.result))
     }
 
-    /// Caches a row of the ledger. Returns the answer of the call: an earlier decision of this process stays.
+    /// Caches a row of the ledger. Returns the result of the call: an earlier decision of this process stays.
     ///
-    /// In a shared ledger the process that has pinned an answer may roll it back until a provider accepts it, so that it is
+    /// In a shared ledger the process that has pinned a result may roll it back until a provider accepts it, so that it is
     /// not cached before.
-    fn adopt_row(&self, key: RecordKey, row: PinnedRow, is_exclusive: bool) -> Option<PinnedAnswer> {
+    fn adopt_row(&self, key: RecordKey, row: PinnedRow, is_exclusive: bool) -> Option<PinnedResult> {
         let journal = self.lock_journal();
         if let Some(decided) = journal.find_decision(&key) {
-            return Some(decided.answer.clone());
+            return Some(decided.result.clone());
         }
         // The row is being removed: no provider has accepted it.
         if journal.has_entry(&key) {
             return None;
         }
         if !is_exclusive && !row.is_committed {
-            return Some(row.answer);
+            return Some(row.result);
         }
         let read = CachedRow { row, is_stored: true };
-        Some(self.rows.get_or_insert_with(&key, || read).row.answer)
+        Some(self.rows.get_or_insert_with(&key, || read).row.result)
     }
 
-    /// Decides on a call, unless it has a decision. Returns that one if it is another answer.
-    fn decide_answer(&self, key: RecordKey, answer: &PinnedAnswer, is_verified: bool) -> Option<PinnedAnswer> {
-        // Atomic under the lock: of two requests at once, one pins its answer and the other receives it.
+    /// Decides on a call, unless it has a decision. Returns that one if it is another result.
+    fn decide_result(&self, key: RecordKey, result: &PinnedResult, is_verified: bool) -> Option<PinnedResult> {
+        // Atomic under the lock: of two requests at once, one pins its result and the other receives it.
         let mut journal = self.lock_journal();
         let cached = || Some(self.rows.get(&key)?.row);
         if let Some(known) = journal.find_decision(&key).cloned().or_else(cached) {
-            return (known.answer != *answer).then_some(known.answer);
+            return (known.result != *result).then_some(known.result);
         }
         let row = PinnedRow {
-            answer: answer.clone(),
+            result: result.clone(),
             is_committed: false,
         };
         // The pins of an unverified caller are held until a provider accepts a request.
@@ -178,25 +178,25 @@ impl PinnedAnswers {
     }
 }
 
-impl AnswerStore {
-    /// Returns the pinned answer of a call from memory.
-    pub fn cached_answer(&self, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
-        self.0.pinned.find_answer(&pinned_answer_key(scope, call))
+impl RecallStore {
+    /// Returns the pinned result of a call from memory.
+    pub fn cached_result(&self, scope: RecallScope, call: CallKey) -> Option<PinnedResult> {
+        self.0.pinned.find_result(&pinned_result_key(scope, call))
     }
 
-    /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
+    /// Reads the pinned results of these calls from the ledger. Calls without one are left out.
     ///
     /// Returns nothing for a caller that is not verified.
-    pub async fn fetch_answers(
+    pub async fn fetch_results(
         &self,
-        scope: AnswerScope,
+        scope: RecallScope,
         calls: &[CallKey],
         deadline: Instant,
-    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
-        let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
+    ) -> Result<HashMap<CallKey, PinnedResult>, Unread> {
+        let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_result_key(scope, *call)).collect();
         let look = async {
             // Only verified callers have records in the ledger.
-            let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedAnswer, scope.caller.principal());
+            let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedResult, scope.caller.principal());
             // Another process may have pinned the first answer a moment ago.
             let is_none = self.0.ledger.is_exclusive() && !may_have(&self.0.owners);
             if is_none || !self.0.callers.verify(scope.caller, deadline).await? {
@@ -208,34 +208,34 @@ impl AnswerStore {
         let mut found = HashMap::new();
         for ((call, key), record) in calls.iter().zip(&keys).zip(records) {
             let row = record.and_then(|record| PinnedRow::decode(&record.value));
-            if let Some(answer) = row.and_then(|row| self.0.pinned.adopt_row(*key, row, self.0.ledger.is_exclusive())) {
-                found.insert(*call, answer);
+            if let Some(result) = row.and_then(|row| self.0.pinned.adopt_row(*key, row, self.0.ledger.is_exclusive())) {
+                found.insert(*call, result);
             }
         }
         Ok(found)
     }
 
-    /// Pins these answers before they are sent. Only a ledger that other processes share is waited for.
+    /// Pins these results before they are sent. Only a ledger that other processes share is waited for.
     ///
-    /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
-    pub async fn pin_answers(
+    /// Returns the results of calls that have another pinned result already. It stays, and the request must use it.
+    pub async fn pin_results(
         &self,
-        scope: AnswerScope,
-        given: &[AssignedAnswer],
+        scope: RecallScope,
+        given: &[AssignedResult],
         deadline: Instant,
-    ) -> HashMap<CallKey, PinnedAnswer> {
+    ) -> HashMap<CallKey, PinnedResult> {
         let (pins, mut existing) = (&self.0.pinned, HashMap::new());
         let is_verified = !given.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
         if is_verified {
             note_owner(&self.0, scope.caller);
         }
         let mut keys = Vec::with_capacity(given.len());
-        for (call, answer) in given {
-            let key = pinned_answer_key(scope, *call);
-            if let Some(other) = pins.decide_answer(key, answer, is_verified) {
+        for (call, result) in given {
+            let key = pinned_result_key(scope, *call);
+            if let Some(other) = pins.decide_result(key, result, is_verified) {
                 existing.insert(*call, other);
             }
-            keys.push((key, *call, answer));
+            keys.push((key, *call, result));
         }
         pins.wake_writer();
         if !is_verified || self.0.ledger.is_exclusive() {
@@ -247,10 +247,10 @@ impl AnswerStore {
             caller: scope.caller,
         };
         self.await_stored(unstored, deadline).await;
-        for (key, call, answer) in keys {
-            let decided = pins.find_answer(&key).or_else(|| pins.overruled.get(&key));
+        for (key, call, result) in keys {
+            let decided = pins.find_result(&key).or_else(|| pins.overruled.get(&key));
             match decided {
-                Some(other) if other != *answer => drop(existing.insert(call, other)),
+                Some(other) if other != *result => drop(existing.insert(call, other)),
                 Some(_) => drop(existing.remove(&call)),
                 None => {}
             }
@@ -258,20 +258,20 @@ impl AnswerStore {
         existing
     }
 
-    /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
+    /// Commits these results: a provider has accepted a request with them. They are the calls' results from now on.
     ///
     /// Returns those that the ledger does not have yet. The client must see nothing of the provider's answer before.
     #[must_use]
-    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
+    pub fn commit_results(&self, scope: RecallScope, used: &[AssignedResult]) -> UnstoredPins {
         let is_verified = !used.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
         if is_verified {
             note_owner(&self.0, scope.caller);
         }
         let (mut keys, mut queued) = (Vec::new(), Vec::new());
-        for (call, answer) in used {
-            let key = pinned_answer_key(scope, *call);
+        for (call, result) in used {
+            let key = pinned_result_key(scope, *call);
             let row = PinnedRow {
-                answer: answer.clone(),
+                result: result.clone(),
                 is_committed: true,
             };
             commit_row(&self.0, key, row, is_verified, &mut queued);
@@ -289,8 +289,8 @@ impl AnswerStore {
 }
 
 /// Notes that a verified caller has pins from now on.
-fn note_owner(store: &AnswerStoreState, caller: Caller) {
-    store.owners.note(RecordKind::PinnedAnswer, caller.principal());
+fn note_owner(store: &RecallStoreState, caller: Caller) {
+    store.owners.note(RecordKind::PinnedResult, caller.principal());
     if !store.callers.is_known_stored(caller) {
         store.pinned.lock_journal().add_caller(caller);
     }
@@ -298,7 +298,7 @@ fn note_owner(store: &AnswerStoreState, caller: Caller) {
 
 /// Commits one answer. Adds the steps to `queued` that the journal has no room for.
 fn commit_row(
-    store: &AnswerStoreState,
+    store: &RecallStoreState,
     key: RecordKey,
     row: PinnedRow,
     is_verified: bool,
@@ -327,7 +327,7 @@ fn commit_row(
         return;
     }
     let stored = match &cached {
-        Some(known) if known.is_stored => RowState::read_earlier(known.row.answer == row.answer),
+        Some(known) if known.is_stored => RowState::read_earlier(known.row.result == row.result),
         _ => RowState::Absent,
     };
     if let Err(row) = journal.decide_row(key, row, stored, false) {
@@ -339,22 +339,22 @@ fn commit_row(
     }
 }
 
-impl AnswerStore {
-    /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
+impl RecallStore {
+    /// Rolls back these results, which this request was the first to use, and which no provider has accepted.
     ///
-    /// An answer that another request has committed meanwhile stays.
-    pub fn roll_back_answers<'g>(&self, scope: AnswerScope, given: impl IntoIterator<Item = &'g AssignedAnswer>) {
+    /// A result that another request has committed meanwhile stays.
+    pub fn roll_back_results<'g>(&self, scope: RecallScope, given: impl IntoIterator<Item = &'g AssignedResult>) {
         let (pins, mut queued) = (&self.0.pinned, Vec::new());
-        for (call, answer) in given {
-            let key = pinned_answer_key(scope, *call);
+        for (call, result) in given {
+            let key = pinned_result_key(scope, *call);
             let mut journal = pins.lock_journal();
             if journal.has_entry(&key) {
-                journal.roll_back(&key, answer);
+                journal.roll_back(&key, result);
                 continue;
             }
             let Some(known) = pins.rows.get(&key) else { continue };
             // Another request has committed or replaced the pin since.
-            if known.row.is_committed || known.row.answer != *answer {
+            if known.row.is_committed || known.row.result != *result {
                 continue;
             }
             pins.rows.remove(&key);
@@ -383,14 +383,14 @@ impl AnswerStore {
 }
 
 /// Returns `true` if the ledger lacks one of these pins, or their caller.
-fn is_due(store: &AnswerStoreState, unstored: &UnstoredPins) -> bool {
+fn is_due(store: &RecallStoreState, unstored: &UnstoredPins) -> bool {
     let journal = store.pinned.lock_journal();
     let is_new = || journal.delays_caller(unstored.caller);
     !unstored.is_empty() && is_new() || unstored.keys.iter().any(|key| journal.delays_head(key))
 }
 
 /// Waits until these pins are written. Returns `false` once writes fail.
-async fn await_written(store: &AnswerStoreState, unstored: &UnstoredPins) -> bool {
+async fn await_written(store: &RecallStoreState, unstored: &UnstoredPins) -> bool {
     loop {
         let mut written = std::pin::pin!(store.pinned.written.notified());
         // Enabled before the check, so that a write in between is not missed.
@@ -412,8 +412,8 @@ fn remove_step(key: RecordKey) -> CommitStep {
     }
 }
 
-fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {
+fn pinned_result_key(scope: RecallScope, call: CallKey) -> RecordKey {
     // The format is included, since a result fits no other one.
     let name = digest_of([scope.format.label().as_bytes(), call.as_bytes()]);
-    RecordKey::new(RecordKind::PinnedAnswer, scope.caller.principal(), name)
+    RecordKey::new(RecordKind::PinnedResult, scope.caller.principal(), name)
 }

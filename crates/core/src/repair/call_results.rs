@@ -1,11 +1,11 @@
-//! Chooses the answer of each call: a pinned one, a result elsewhere in the body, a copy, a known one, a placeholder.
+//! Chooses the result of each call: a pinned one, a result elsewhere in the body, a copy, a known one, a placeholder.
 
 use std::collections::HashMap;
 
 use super::{
     Action, Applicability, BodyCall, OnLate,
-    history_plan::{AnswerSource, PartChange, PlannedAnswer},
-    known_answers::{Assignment, PinnedAnswer, RealResult},
+    history_plan::{PartChange, PlannedResult, ResultSource},
+    known_results::{Assignment, PinnedResult, RealResult},
     planner::Planner,
     result_block,
     salvage::quote_result,
@@ -20,8 +20,8 @@ use crate::{
     work,
 };
 
-/// Gives each call the first answer that applies.
-pub(super) fn assign_answers(planner: &mut Planner<'_>) {
+/// Gives each call the first result that applies.
+pub(super) fn assign_results(planner: &mut Planner<'_>) {
     let (history, pairing) = (planner.history, planner.pairing);
     let overrides = overrides_by_call(planner);
     // Open calls are in document order, as the rows are.
@@ -30,18 +30,18 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
         work::count(1);
         let index = CallRowId::new(index);
         let described = open.next_if(|described| described.row == index);
-        if let Some(row) = call.answer.map(|row| &pairing.results[row])
+        if let Some(row) = call.result.map(|row| &pairing.results[row])
             && row.in_place
         {
             match overrides.get(&index) {
                 // Only a refusal about bound thinking outranks the client's result in its place.
                 Some(placeholder) => override_result(planner, call, row.part, *placeholder),
-                None => keep_answer_in_place(planner, call.turn, row.unit),
+                None => keep_result_in_place(planner, call.turn, row.unit),
             }
             continue;
         }
         // A screenshot cannot be invented, so an open call for one is the only call that repair removes.
-        if call.answer.is_none() && call.without_result == WithoutResult::Unanswerable {
+        if call.result.is_none() && call.without_result == WithoutResult::Unanswerable {
             turn_call_into_text(planner, call.part);
             continue;
         }
@@ -49,7 +49,7 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
             continue;
         };
         let plan = planner.plan.turns.entry(call.turn).or_default();
-        plan.answers.push(PlannedAnswer {
+        plan.results.push(PlannedResult {
             call: call.part,
             source,
         });
@@ -79,49 +79,49 @@ fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, pl
         .turns
         .entry(call.turn)
         .or_default()
-        .answers
-        .push(PlannedAnswer {
+        .results
+        .push(PlannedResult {
             call: call.part,
-            source: AnswerSource::Placeholder(placeholder),
+            source: ResultSource::Placeholder(placeholder),
         });
 }
 
-/// Returns the answer of a call without a result in its place. `None` if the policy permits none.
+/// Returns the result for a call that has none in its place. `None` if the policy permits none.
 ///
 /// The order is that of the module. A pin comes first, so that every later request contains the same bytes.
-fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<AnswerSource> {
+fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<ResultSource> {
     let pinned = planner.known.pinned.get(&described.key);
     // With `late = "move"` a real result in the body replaces an earlier placeholder.
-    let overtaken = |pinned: &PinnedAnswer| {
-        planner.policy.late == OnLate::Move && call.answer.is_some() && matches!(pinned, PinnedAnswer::Placeholder(_))
+    let overtaken = |pinned: &PinnedResult| {
+        planner.policy.late == OnLate::Move && call.result.is_some() && matches!(pinned, PinnedResult::Placeholder(_))
     };
-    // Earlier requests contained the pinned answer, and prompt caches and thinking cover it.
+    // Earlier requests contained the pinned result, and prompt caches and thinking cover it.
     if let Some(pinned) = pinned.filter(|pinned| !overtaken(pinned)) {
         return Some(apply_pin(planner, pinned.clone(), call));
     }
-    if let Some(row) = call.answer {
+    if let Some(row) = call.result {
         // Only this call can own the result, otherwise pairing would have called it an orphan.
         let moved = move_result(planner, call, row);
         let part = planner.pairing.results[row].part;
         let block = result_block::cut_block(planner.conversation.body, planner.conversation.parts[part].span);
         // With `late = "move"` the pinned placeholder stays on record, and each request moves the result anew.
         if let Some(block) = block.filter(|_| pinned.is_none()) {
-            assign_answer(planner, described, PinnedAnswer::Result(RealResult::Block(block)));
+            assign_result(planner, described, PinnedResult::Result(RealResult::Block(block)));
         }
         return Some(moved);
     }
     // Of two equal calls with one result the second gets a copy. Its new id is counted as an action already.
     if let Some((first, _)) = call.repeats.filter(|_| call.equals_first)
-        && let Some(row) = planner.pairing.calls[first].answer
+        && let Some(row) = planner.pairing.calls[first].result
         && let Some(left) = planner.copies_left.checked_sub(result_len(planner, row))
     {
         planner.copies_left = left;
-        return Some(AnswerSource::Part(planner.pairing.results[row].part));
+        return Some(ResultSource::Part(planner.pairing.results[row].part));
     }
     if let Some(real) = planner.known.results.get(&described.key) {
         planner.count(Action::Restore);
-        assign_answer(planner, described, PinnedAnswer::Result(real.clone()));
-        return Some(AnswerSource::Real(real.clone()));
+        assign_result(planner, described, PinnedResult::Result(real.clone()));
+        return Some(ResultSource::Real(real.clone()));
     }
     // The body then stays broken in this place, and the provider judges it.
     if !planner.allows(Applicability::Inventive) {
@@ -129,15 +129,15 @@ fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) 
     }
     planner.count(Action::Placeholder);
     let placeholder = planner.policy.placeholder(&described.tool);
-    assign_answer(planner, described, PinnedAnswer::Placeholder(placeholder));
-    Some(AnswerSource::Placeholder(placeholder))
+    assign_result(planner, described, PinnedResult::Placeholder(placeholder));
+    Some(ResultSource::Placeholder(placeholder))
 }
 
-/// Records an answer that the call is given for the first time.
-fn assign_answer(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswer) {
+/// Records a result that the call is given for the first time.
+fn assign_result(planner: &mut Planner<'_>, call: &BodyCall, result: PinnedResult) {
     planner.plan.assigned.push(Assignment {
         call: call.key,
-        answer,
+        result,
         is_unique: call.is_unique,
     });
 }
@@ -149,12 +149,12 @@ fn result_len(planner: &Planner<'_>, row: ResultRowId) -> usize {
 }
 
 /// Moves a result of the body to its call.
-fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> AnswerSource {
+fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> ResultSource {
     let found = &planner.pairing.results[row];
     let merged = found.position == ResultPosition::Split && found.turn == Some(call.turn);
     planner.count(if merged { Action::Merge } else { Action::Move });
     planner.plan.part_changes.insert(found.part, PartChange::Removed);
-    AnswerSource::Part(found.part)
+    ResultSource::Part(found.part)
 }
 
 /// Turns an open call that cannot be answered into text. Removes the reasoning that would lose the item it belongs to.
@@ -172,31 +172,31 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
 }
 
 /// Counts a move for a result in its place that is cut out of an assistant message, or put before a system message.
-fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
+fn keep_result_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
     let after_system = !planner.pairing.turns[turn].systems.is_empty();
     if after_system {
         planner.plan.turns.entry(turn).or_default().moves_systems = true;
     }
-    // Both moves follow from the layout. No answer is planned, and only the action is counted.
+    // Both moves follow from the layout. No result is planned, and only the action is counted.
     if after_system || planner.pairing.units[unit].inner {
         planner.count(Action::Move);
     }
 }
 
-/// Gives a call its pinned answer. An equal result elsewhere in the body moves to the call. Any other is quoted.
-fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedAnswer, call: &CallRow) -> AnswerSource {
-    // The client has only put the pinned result elsewhere, so its own bytes serve as the answer.
-    if let (PinnedAnswer::Result(real), Some(row)) = (&pinned, call.answer)
+/// Gives a call its pinned result. An equal result elsewhere in the body moves to the call. Any other is quoted.
+fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedResult, call: &CallRow) -> ResultSource {
+    // The client has only put the pinned result elsewhere, so its own bytes serve.
+    if let (PinnedResult::Result(real), Some(row)) = (&pinned, call.result)
         && same_result::is_same_result(planner.conversation, planner.pairing.results[row].part, real)
     {
         return move_result(planner, call, row);
     }
-    if let Some(row) = call.answer {
+    if let Some(row) = call.result {
         quote_result(planner, row);
     }
     let (source, action) = match pinned {
-        PinnedAnswer::Result(real) => (AnswerSource::Real(real), Action::Restore),
-        PinnedAnswer::Placeholder(placeholder) => (AnswerSource::Placeholder(placeholder), Action::Placeholder),
+        PinnedResult::Result(real) => (ResultSource::Real(real), Action::Restore),
+        PinnedResult::Placeholder(placeholder) => (ResultSource::Placeholder(placeholder), Action::Placeholder),
     };
     planner.count(action);
     source

@@ -17,8 +17,8 @@ use antiphon::{
         TimedCommit, WriteBehindWorker, write_behind,
     },
     recall::callers::Callers,
-    recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
-    repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
+    recall::{AppendedText, RecallScope, RecallSettings, RecallStore},
+    repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedResult, Placeholder, RealResult, input_hash},
     telemetry::Telemetry,
     wire::Format,
 };
@@ -134,7 +134,7 @@ async fn nothing_is_stored_for_an_unverified_caller() {
     assert_eq!(rows(&kept).await, 2, "nobody's answers stay in memory");
 }
 
-/// Counts, batches, compactions and observed requests read pinned answers but write none.
+/// Counts, batches, compactions and observed requests read pinned results but write none.
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_turn_pin_no_answers() {
     let (plain, summary) = (
@@ -664,23 +664,23 @@ async fn a_text_whose_commit_was_not_answered_is_not_read() {
 async fn more_calls_than_one_commit_holds_are_all_stored() {
     const CALLS: usize = 2500;
     let kept = ledger();
-    let calls: Vec<(CallKey, PinnedAnswer)> = (0..CALLS)
+    let calls: Vec<(CallKey, PinnedResult)> = (0..CALLS)
         .map(|n| {
             (
                 call(&format!("toolu_{n}")),
-                PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
+                PinnedResult::Placeholder(Placeholder::OutcomeUnknown),
             )
         })
         .collect();
     let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
     let (one, _first) = replica(&kept);
     let by = clock::now() + secs(1);
-    assert!(one.pin_answers(of("sk-one"), &calls, by).await.is_empty());
+    assert!(one.pin_results(of("sk-one"), &calls, by).await.is_empty());
     one.flush_pins().await;
     // With the record of the caller.
     assert_eq!(rows(&kept).await, CALLS as u64 + 1);
     let (other, _second) = replica(&kept);
-    assert_eq!(other.fetch_answers(of("sk-one"), &keys, by).await.unwrap().len(), CALLS);
+    assert_eq!(other.fetch_results(of("sk-one"), &keys, by).await.unwrap().len(), CALLS);
 }
 
 /// Expired records are removed while the process runs.
@@ -703,8 +703,8 @@ pub(crate) fn who(secret: &str) -> Caller {
     Caller::of_account(principal_of_credentials(&PrincipalKey::new([7; 32]), &headers, None))
 }
 
-pub(crate) fn of(secret: &str) -> AnswerScope {
-    AnswerScope {
+pub(crate) fn of(secret: &str) -> RecallScope {
+    RecallScope {
         caller: who(secret),
         format: Format::Anthropic,
         lane: None,
@@ -724,15 +724,15 @@ pub(crate) fn call(id: &str) -> CallKey {
 }
 
 /// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
-fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
+fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriteBehindWorker) {
     let (handle, writer) = write_behind(Arc::clone(kept), Telemetry::default());
     let callers = Callers::new(Arc::clone(kept), handle.clone());
     callers.mark_verified(who("sk-one"));
-    let settings = AnswerStoreSettings {
+    let settings = RecallSettings {
         record_ttl: secs(60),
         stores_client_results: false,
     };
-    let recall = AnswerStore::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    let recall = RecallStore::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
     drop(spawn(recall.clone().write_pins()));
     (recall, writer)
 }
@@ -743,38 +743,38 @@ async fn of_two_replicas_the_first_row_wins() {
     let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
     let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
     let by = clock::now() + secs(1);
-    let placeholder = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);
-    let real = PinnedAnswer::Result(RealResult::Block("{}".to_owned()));
+    let placeholder = PinnedResult::Placeholder(Placeholder::OutcomeUnknown);
+    let real = PinnedResult::Result(RealResult::Block("{}".to_owned()));
     let (a, b) = (call("a"), call("b"));
     assert!(
-        one.pin_answers(of("sk-one"), &[(a, placeholder.clone())], by)
+        one.pin_results(of("sk-one"), &[(a, placeholder.clone())], by)
             .await
             .is_empty()
     );
     let standing = other
-        .pin_answers(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
+        .pin_results(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
         .await;
     assert_eq!(standing.len(), 1);
     assert_eq!(standing[&a], placeholder);
     // It may still be rolled back, so that only its acceptance makes it certain here.
-    assert_eq!(other.cached_answer(of("sk-one"), a), None);
-    let found = one.fetch_answers(of("sk-one"), &[a, b], by).await.unwrap();
+    assert_eq!(other.cached_result(of("sk-one"), a), None);
+    let found = one.fetch_results(of("sk-one"), &[a, b], by).await.unwrap();
     assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
     // A result belongs to its format: in another format the same call has none.
-    let elsewhere = AnswerScope {
+    let elsewhere = RecallScope {
         format: Format::OpenAiChat,
         ..of("sk-one")
     };
-    assert_eq!(other.cached_answer(elsewhere, b), None);
-    assert!(one.fetch_answers(elsewhere, &[a, b], by).await.unwrap().is_empty());
+    assert_eq!(other.cached_result(elsewhere, b), None);
+    assert!(one.fetch_results(elsewhere, &[a, b], by).await.unwrap().is_empty());
     // Equal call names of another caller are other calls.
     assert!(
         other
-            .pin_answers(of("sk-two"), &[(a, real.clone())], by)
+            .pin_results(of("sk-two"), &[(a, real.clone())], by)
             .await
             .is_empty()
     );
-    assert_eq!(other.cached_answer(of("sk-two"), a), Some(real));
+    assert_eq!(other.cached_result(of("sk-two"), a), Some(real));
 }
 
 /// An answer that another replica has pinned and rolled back is not the answer of a later request.
@@ -784,17 +784,17 @@ async fn an_answer_that_another_replica_has_rolled_back_is_forgotten() {
     let ((one, writer), (other, _writer)) = (replica(&kept), replica(&kept));
     drop(spawn(writer.run()));
     let by = || clock::now() + secs(1);
-    let placeholder = [(call("a"), PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown))];
-    let real = [(call("a"), PinnedAnswer::Result(RealResult::Block("{}".to_owned())))];
+    let placeholder = [(call("a"), PinnedResult::Placeholder(Placeholder::OutcomeUnknown))];
+    let real = [(call("a"), PinnedResult::Result(RealResult::Block("{}".to_owned())))];
     let scope = || of("sk-one");
-    assert!(one.pin_answers(scope(), &placeholder, by()).await.is_empty());
-    let first = other.pin_answers(scope(), &real, by()).await;
+    assert!(one.pin_results(scope(), &placeholder, by()).await.is_empty());
+    let first = other.pin_results(scope(), &real, by()).await;
     assert_eq!(first[&call("a")], placeholder[0].1);
     // No provider accepts the request of the first replica, nor that of the other one.
-    one.roll_back_answers(scope(), &placeholder);
+    one.roll_back_results(scope(), &placeholder);
     tokio::time::sleep(secs(1)).await;
-    assert!(other.pin_answers(scope(), &real, by()).await.is_empty());
-    other.roll_back_answers(scope(), &real);
+    assert!(other.pin_results(scope(), &real, by()).await.is_empty());
+    other.roll_back_results(scope(), &real);
     tokio::time::sleep(secs(1)).await;
-    assert!(one.pin_answers(scope(), &placeholder, by()).await.is_empty());
+    assert!(one.pin_results(scope(), &placeholder, by()).await.is_empty());
 }

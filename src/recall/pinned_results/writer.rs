@@ -16,7 +16,7 @@ use crate::{
     clock,
     ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record, RecordKind},
     recall::callers::Callers,
-    recall::{AnswerStore, AnswerStoreState, PinnedRow},
+    recall::{PinnedRow, RecallStore, RecallStoreState},
 };
 
 /// The timeout of one commit. It may be carried out later all the same, and is then found by the next attempt.
@@ -33,8 +33,8 @@ enum BatchOutcome {
     Divided(Vec<PinWrite>),
 }
 
-impl AnswerStore {
-    /// Writes pinned answers to the ledger until all other handles are dropped. A second writer ends at once.
+impl RecallStore {
+    /// Writes pinned results to the ledger until all other handles are dropped. A second writer ends at once.
     pub async fn write_pins(self) {
         let woken = self
             .0
@@ -83,7 +83,7 @@ impl AnswerStore {
         }
     }
 
-    /// Waits until the ledger has every pinned answer, apart from those of requests that no provider has answered yet
+    /// Waits until the ledger has every pinned result, apart from those of requests that no provider has answered yet
     /// and whose caller is not verified.
     pub async fn flush_pins(&self) {
         let pins = &self.0.pinned;
@@ -99,7 +99,7 @@ impl AnswerStore {
 }
 
 /// Stores a caller. Returns `false` if the store failed.
-async fn store_caller(handle: &Weak<AnswerStoreState>, callers: &Callers, caller: Caller) -> bool {
+async fn store_caller(handle: &Weak<RecallStoreState>, callers: &Callers, caller: Caller) -> bool {
     let done = timeout(COMMIT_TIMEOUT, callers.store_verified(caller)).await;
     let failure = match done.unwrap_or_else(|_| Err(late_commit())) {
         // Without room for it the caller is given up: a repetition would delay the pins of all others.
@@ -120,7 +120,7 @@ async fn store_caller(handle: &Weak<AnswerStoreState>, callers: &Callers, caller
 }
 
 /// Writes the pins of one caller. Returns `false` if the store failed.
-async fn write_batch(handle: &Weak<AnswerStoreState>, ledger: &dyn Ledger, batch: Vec<PinWrite>) -> bool {
+async fn write_batch(handle: &Weak<RecallStoreState>, ledger: &dyn Ledger, batch: Vec<PinWrite>) -> bool {
     let rest = match commit_batch(handle, ledger, batch).await {
         BatchOutcome::Written => return true,
         BatchOutcome::Failed => return false,
@@ -135,7 +135,7 @@ async fn write_batch(handle: &Weak<AnswerStoreState>, ledger: &dyn Ledger, batch
 }
 
 /// Commits several pins at once, and tells the journal the outcome.
-async fn commit_batch(handle: &Weak<AnswerStoreState>, ledger: &dyn Ledger, batch: Vec<PinWrite>) -> BatchOutcome {
+async fn commit_batch(handle: &Weak<RecallStoreState>, ledger: &dyn Ledger, batch: Vec<PinWrite>) -> BatchOutcome {
     let steps: Vec<CommitStep> = batch.iter().flat_map(|write| write.steps.iter().cloned()).collect();
     let done = timeout(COMMIT_TIMEOUT, ledger.commit(steps, clock::unix_time())).await;
     let Some(store) = handle.upgrade() else {
@@ -152,7 +152,7 @@ fn late_commit() -> LedgerError {
 }
 
 fn note_outcome(
-    store: &AnswerStoreState,
+    store: &RecallStoreState,
     batch: Vec<PinWrite>,
     done: Result<CommitOutcome, LedgerError>,
 ) -> BatchOutcome {
@@ -173,7 +173,7 @@ fn note_outcome(
         Err(LedgerError::Full { .. } | LedgerError::TooLarge) if batch.len() > 1 => BatchOutcome::Divided(batch),
         Err(LedgerError::Full { .. } | LedgerError::TooLarge) => {
             for write in &batch {
-                // The answer stays in memory, as long as there is room.
+                // The result stays in memory, as long as there is room.
                 if let Some(row) = journal.forget_entry(&write.key) {
                     pins.rows.insert(&write.key, CachedRow { row, is_stored: false });
                 }
@@ -193,7 +193,7 @@ fn note_outcome(
 }
 
 /// Corrects what the journal knows about the rows that have prevented a commit.
-fn note_conflict(store: &AnswerStoreState, batch: Vec<PinWrite>, records: Vec<Option<Record>>) -> BatchOutcome {
+fn note_conflict(store: &RecallStoreState, batch: Vec<PinWrite>, records: Vec<Option<Record>>) -> BatchOutcome {
     let pins = &store.pinned;
     let mut records = records.into_iter();
     // A pin has one or two steps.
@@ -214,16 +214,16 @@ fn note_conflict(store: &AnswerStoreState, batch: Vec<PinWrite>, records: Vec<Op
         }
         let other = found.as_ref().and_then(|record| PinnedRow::decode(&record.value));
         let decided = journal.find_decision(&write.key);
-        let is_other = |row: &PinnedRow| decided.is_some_and(|decided| decided.answer != row.answer);
+        let is_other = |row: &PinnedRow| decided.is_some_and(|decided| decided.result != row.result);
         if let Some(row) = other.filter(is_other).filter(|_| !store.ledger.is_exclusive()) {
-            // Another process was first, and its answer stays. One that a provider has accepted meanwhile stays here.
+            // Another process was first, and its result stays. One that a provider has accepted meanwhile stays here.
             let own = journal.forget_entry(&write.key).filter(|own| own.is_committed);
             let row = own.unwrap_or(row);
             if row.is_committed {
                 pins.rows.insert(&write.key, CachedRow { row, is_stored: true });
             } else {
                 // It may still be rolled back: only the requests that wait get it.
-                pins.overruled.insert(&write.key, row.answer);
+                pins.overruled.insert(&write.key, row.result);
             }
             continue;
         }

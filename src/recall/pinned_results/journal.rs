@@ -10,7 +10,7 @@ use crate::{
     digest::DigestHashBuilder,
     ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey},
     recall::{FIRST_VERSION, PinnedRow, ROW_BYTES},
-    repair::PinnedAnswer,
+    repair::PinnedResult,
 };
 
 /// The limit of all pins in the journal, in bytes.
@@ -21,7 +21,7 @@ const CALLER_BYTES_MAX: usize = 16 * 1024 * 1024;
 const CALLERS_MAX: usize = 10_000;
 /// The most pins that are written at once. Each takes two steps of a commit at most.
 const ROUND_PINS_MAX: usize = ROWS_MAX / 2;
-/// Bytes of answers after which no further pin is written at once.
+/// Bytes of results after which no further pin is written at once.
 const ROUND_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The knowledge about the row of a pin in the ledger.
@@ -40,7 +40,7 @@ pub(super) enum RowState {
 pub(super) struct KnownRow {
     version: u64,
     is_committed: bool,
-    /// The generation of the decision whose answer it has. `None` for any other answer.
+    /// The generation of the decision whose result it has. `None` for any other.
     generation: Option<u64>,
     /// `false` if another request may be removing it.
     is_certain: bool,
@@ -49,7 +49,7 @@ pub(super) struct KnownRow {
 impl RowState {
     /// Describes a row that was read earlier, and that no provider has accepted.
     ///
-    /// With `is_same` it has the answer of the entry's first decision.
+    /// With `is_same` it has the result of the entry's first decision.
     pub(super) const fn read_earlier(is_same: bool) -> Self {
         Self::Present(KnownRow {
             version: FIRST_VERSION,
@@ -65,7 +65,7 @@ impl RowState {
 struct JournalEntry {
     /// `None` if the pin was rolled back, and its row is to be removed.
     decided: Option<PinnedRow>,
-    /// The number of earlier answers.
+    /// The number of earlier results.
     generation: u64,
     stored: RowState,
     /// `true` if nothing may be written before a provider accepts the request: the caller is not verified.
@@ -83,7 +83,7 @@ enum NextWrite {
     Insert,
     Replace(u64),
     Remove(u64),
-    /// Removes the row of another answer and inserts the decided one, whose version then says that it is new.
+    /// Removes the row of another result and inserts the decided one, whose version then says that it is new.
     Exchange(u64),
 }
 
@@ -100,7 +100,7 @@ impl JournalEntry {
             (Some(row), RowState::Present(known)) if known.generation == Some(self.generation) => {
                 (row.is_committed && !known.is_committed).then_some(NextWrite::Replace(known.version))
             }
-            // A provider has accepted the row's answer: only another accepted one may take its place.
+            // A provider has accepted the row's result: only another accepted one may take its place.
             (Some(row), RowState::Present(known)) if known.is_committed => {
                 row.is_committed.then_some(NextWrite::Replace(known.version))
             }
@@ -250,7 +250,7 @@ impl PinJournal {
         Ok(())
     }
 
-    /// Notes that a provider has accepted the present decision, or this answer in its place.
+    /// Notes that a provider has accepted the present decision, or this result in its place.
     ///
     /// Returns the row if the ledger has it already.
     pub(super) fn accept_row(&mut self, key: &RecordKey, row: PinnedRow) -> Option<SettledRow> {
@@ -262,15 +262,15 @@ impl PinJournal {
     }
 
     /// Takes a decision back that no provider has accepted.
-    pub(super) fn roll_back(&mut self, key: &RecordKey, answer: &PinnedAnswer) {
-        let is_it = |row: &PinnedRow| !row.is_committed && row.answer == *answer;
+    pub(super) fn roll_back(&mut self, key: &RecordKey, result: &PinnedResult) {
+        let is_it = |row: &PinnedRow| !row.is_committed && row.result == *result;
         if self.find_decision(key).is_some_and(is_it) {
             self.set_decision(key, None);
             self.update_entry(key);
         }
     }
 
-    /// Removes the row of an answer that no provider has accepted, and of which the journal has no entry.
+    /// Removes the row of a result that no provider has accepted, and of which the journal has no entry.
     ///
     /// Returns `false` if there is no room.
     pub(super) fn remove_row(&mut self, key: RecordKey) -> bool {
@@ -350,11 +350,11 @@ impl PinJournal {
     /// Notes the record that has prevented a write, or that there is none. Returns the row if it is the decided one.
     pub(super) fn correct_write(&mut self, write: &PinWrite, found: Option<&Record>) -> Option<SettledRow> {
         let entry = self.entries.get(&write.key)?;
-        let decided = entry.decided.as_ref().map(|row| &row.answer);
+        let decided = entry.decided.as_ref().map(|row| &row.result);
         let stored = found.map_or(RowState::Absent, |record| {
-            // Bytes of another version count as another answer.
+            // Bytes of another version count as another result.
             let row = PinnedRow::decode(&record.value);
-            let is_same = row.as_ref().is_some_and(|row| Some(&row.answer) == decided);
+            let is_same = row.as_ref().is_some_and(|row| Some(&row.result) == decided);
             RowState::Present(KnownRow {
                 version: record.version,
                 is_committed: row.is_some_and(|row| row.is_committed),
@@ -402,7 +402,7 @@ impl PinJournal {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        if entry.decided.as_ref().map(|row| &row.answer) != decided.as_ref().map(|row| &row.answer) {
+        if entry.decided.as_ref().map(|row| &row.result) != decided.as_ref().map(|row| &row.result) {
             entry.generation += 1;
         }
         let (before, after) = (row_bytes(entry.decided.as_ref()), row_bytes(decided.as_ref()));
@@ -482,19 +482,19 @@ mod tests {
 
     fn key(name: u8) -> RecordKey {
         RecordKey {
-            kind: RecordKind::PinnedAnswer,
+            kind: RecordKind::PinnedResult,
             principal: [name % 2; 32],
             name: [name; 32],
         }
     }
 
-    fn row(answer: u8, is_committed: bool) -> PinnedRow {
-        let answer = match answer % 3 {
-            0 => PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
-            1 => PinnedAnswer::Placeholder(Placeholder::ReadInterrupted),
-            _ => PinnedAnswer::Result(RealResult::Block("{}".to_owned())),
+    fn row(result: u8, is_committed: bool) -> PinnedRow {
+        let result = match result % 3 {
+            0 => PinnedResult::Placeholder(Placeholder::OutcomeUnknown),
+            1 => PinnedResult::Placeholder(Placeholder::ReadInterrupted),
+            _ => PinnedResult::Result(RealResult::Block("{}".to_owned())),
         };
-        PinnedRow { answer, is_committed }
+        PinnedRow { result, is_committed }
     }
 
     /// A store with the semantics of a ledger, for a few keys.
@@ -569,9 +569,9 @@ mod tests {
             1 => Just(Outcome::FailedUnapplied),
         ];
         prop_oneof![
-            4 => (0..KEYS, 0..3_u8).prop_map(|(key, answer)| Op::Pin(key, answer)),
-            2 => (0..KEYS, 0..3_u8).prop_map(|(key, answer)| Op::Accept(key, answer)),
-            3 => (0..KEYS, 0..3_u8).prop_map(|(key, answer)| Op::RollBack(key, answer)),
+            4 => (0..KEYS, 0..3_u8).prop_map(|(key, result)| Op::Pin(key, result)),
+            2 => (0..KEYS, 0..3_u8).prop_map(|(key, result)| Op::Accept(key, result)),
+            3 => (0..KEYS, 0..3_u8).prop_map(|(key, result)| Op::RollBack(key, result)),
             4 => Just(Op::Take),
             4 => outcome.prop_map(Op::End),
         ]
@@ -594,30 +594,30 @@ mod tests {
 
         fn apply(&mut self, op: Op) {
             match op {
-                Op::Pin(name, answer) => {
+                Op::Pin(name, result) => {
                     let key = key(name);
                     if self.journal.find_decision(&key).is_none() && !self.cache.contains_key(&key) {
-                        let fresh = row(answer, false);
+                        let fresh = row(result, false);
                         self.journal
                             .decide_row(key, fresh.clone(), RowState::Absent, false)
                             .unwrap();
                         self.wanted.insert(key, fresh);
                     }
                 }
-                Op::Accept(name, answer) => {
+                Op::Accept(name, result) => {
                     let key = key(name);
                     if self.journal.find_decision(&key).is_some_and(|row| !row.is_committed) {
-                        let settled = self.journal.accept_row(&key, row(answer, true));
+                        let settled = self.journal.accept_row(&key, row(result, true));
                         self.settle(settled);
-                        self.wanted.insert(key, row(answer, true));
+                        self.wanted.insert(key, row(result, true));
                     }
                 }
-                Op::RollBack(name, answer) => {
-                    let (key, answer) = (key(name), row(answer, false));
-                    if self.journal.find_decision(&key) == Some(&answer) {
+                Op::RollBack(name, result) => {
+                    let (key, result) = (key(name), row(result, false));
+                    if self.journal.find_decision(&key) == Some(&result) {
                         self.wanted.remove(&key);
                     }
-                    self.journal.roll_back(&key, &answer.answer);
+                    self.journal.roll_back(&key, &result.result);
                 }
                 Op::Take if self.running.is_empty() => self.running = self.journal.take_batches(Duration::MAX),
                 Op::Take => {}
@@ -664,8 +664,8 @@ mod tests {
                 let decided = self.journal.find_decision(&key).or_else(|| self.cache.get(&key));
                 assert_eq!(decided, wanted, "{name}");
                 if let Some(wanted) = wanted.filter(|_| !self.journal.delays_head(&key)) {
-                    let stored = self.store.0.get(&key).map(|(row, _)| &row.answer);
-                    assert_eq!(stored, Some(&wanted.answer), "{name}");
+                    let stored = self.store.0.get(&key).map(|(row, _)| &row.result);
+                    assert_eq!(stored, Some(&wanted.result), "{name}");
                 }
             }
         }
@@ -702,7 +702,7 @@ mod tests {
             ..key(name)
         };
         let large = || PinnedRow {
-            answer: PinnedAnswer::Result(RealResult::Block("x".repeat(1024 * 1024))),
+            result: PinnedResult::Result(RealResult::Block("x".repeat(1024 * 1024))),
             is_committed: false,
         };
         let pin = |journal: &mut PinJournal, caller, name| {
@@ -719,7 +719,7 @@ mod tests {
         assert!(journal.find_decision(&key(1, 0)).is_some());
         // What is held is never written, and a rollback makes room.
         assert!(!journal.has_unwritten());
-        journal.roll_back(&key(1, 0), &large().answer);
+        journal.roll_back(&key(1, 0), &large().result);
         assert_eq!(taken(&mut journal, 6), 1);
         for caller in 1..=6 {
             for name in 0..100 {
