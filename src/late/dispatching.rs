@@ -78,7 +78,7 @@ impl Dispatcher {
         Self(Arc::downgrade(&late.0))
     }
 
-    /// Waits for a message that is due and has a slot at its receiver, and prepares it. It keeps the slot until
+    /// Waits for a message that is due and has a place at its receiver, and prepares it. It keeps the place until
     /// [`finish`](Self::finish) or [`postpone`](Self::postpone). Returns `None` once the store is dropped.
     pub async fn next_message(&self) -> Option<PreparedMessage> {
         loop {
@@ -136,14 +136,14 @@ impl Dispatcher {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
             late.0.outbox.schedule(message.key, LEDGER_PAUSE);
         }
-        late.0.outbox.free_slot(&message.key);
+        late.0.outbox.free_place(&message.key);
     }
 
     /// Sends a message later, which does not count as a try.
     pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
             late.0.outbox.schedule(message.key, pause);
-            late.0.outbox.free_slot(&message.key);
+            late.0.outbox.free_place(&message.key);
         }
     }
 
@@ -200,8 +200,8 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
 /// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
 async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessage> {
     let outbox = &late.0.outbox;
-    let mut has_slot = due.has_slot;
-    let prepared = match read_due(late, due, &mut has_slot).await {
+    let mut has_place = due.has_place;
+    let prepared = match read_due(late, due, &mut has_place).await {
         Ok(Some((record, message))) => prepare(late, record, message).await,
         Ok(None) => Ok(None),
         Err(error) => Err(error),
@@ -216,26 +216,26 @@ async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessag
         }
     }
     let prepared = prepared.ok().flatten();
-    if has_slot && prepared.is_none() {
-        outbox.free_slot(&due.key);
+    if has_place && prepared.is_none() {
+        outbox.free_place(&due.key);
     }
     prepared
 }
 
-/// Reads a message that is due, and gives it a slot at its receiver. Returns `None` if it is gone, or if it waits for a
-/// slot. Nothing is claimed until there is one: another process may have a free one.
+/// Reads a message that is due, and gives it a place at its receiver. Returns `None` if it is gone, or if it waits for a
+/// place. Nothing is claimed until there is one: another process may have a free one.
 async fn read_due(
     late: &LateStore,
     due: DueMessage,
-    has_slot: &mut bool,
+    has_place: &mut bool,
 ) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
     let (outbox, now) = (&late.0.outbox, clock::unix_time());
     let Some((record, message)) = read_message(late, due.key, now).await? else {
         return Ok(None);
     };
-    if !*has_slot && let Some(url) = receiver_url(late, &record, &message, now).await? {
-        *has_slot = outbox.take_slot(due.key, &url);
-        if !*has_slot {
+    if !*has_place && let Some(url) = receiver_url(late, &record, &message, now).await? {
+        *has_place = outbox.take_place(due.key, &url);
+        if !*has_place {
             return Ok(None);
         }
     }

@@ -1,6 +1,6 @@
 //! The sender of messages to tool services and webhooks: each is signed (Standard Webhooks), and sent until its receiver has it.
 //!
-//! The outbox decides what is sent and when, and gives each receiver slots of its own. This module owns the connections: no
+//! The outbox decides what is sent and when, and gives each receiver places of its own. This module owns the connections: no
 //! redirect is followed, and an answer is read up to a limit. Each try ends in time, whatever it waits for.
 
 use std::{sync::Arc, time::Duration};

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::owner_limit::{OwnerLimit, OwnerSlot};
+use super::owner_limit::{OwnerLimit, OwnerPlace};
 use crate::clock;
 
 /// Shortest time between two log lines about refused connections.
@@ -104,7 +104,7 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 
 /// The place of a connection among those of its address. `None` inside if the address has no limit.
 #[derive(Debug)]
-pub(super) struct AddressPlace(#[expect(dead_code, reason = "its drop frees the place")] Option<OwnerSlot<IpAddr>>);
+pub(super) struct AddressPlace(#[expect(dead_code, reason = "its drop frees the place")] Option<OwnerPlace<IpAddr>>);
 
 /// The limit of connections of one address, for all addresses but loopback and trusted ones.
 #[derive(Debug)]
@@ -134,8 +134,8 @@ impl AddressLimit {
         if address.is_loopback() || self.trusted.iter().any(|range| range.contains(address)) {
             return Some(AddressPlace(None));
         }
-        let slot = self.places.take_slot(client_network(address))?;
-        Some(AddressPlace(Some(slot)))
+        let place = self.places.take_place(client_network(address))?;
+        Some(AddressPlace(Some(place)))
     }
 
     /// Records a refused connection. Returns the number of refused ones if it is time for a log line.

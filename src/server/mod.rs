@@ -48,7 +48,7 @@ pub use client_io::ClientStall;
 pub use descriptor_reserve::{DescriptorReserve, ReserveLoan};
 use framing::{RequestFraming, RequestHeads};
 pub use inspected_body::{InspectedBody, RequestBodyError};
-pub use owner_limit::{OwnerLimit, OwnerSlot};
+pub use owner_limit::{OwnerLimit, OwnerPlace};
 pub use runtimes::{RuntimeHandles, Runtimes};
 pub use tasks::{PoolTasks, StopSignal, Tasks};
 use tls::{CertificateService, ClientStream, ListenerTls};

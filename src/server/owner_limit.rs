@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Slots, counted by owner. Cheap to clone.
+/// Places, counted by owner. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OwnerLimit<O> {
     counts: Arc<Mutex<OwnerCounts<O>>>,
@@ -20,15 +20,15 @@ struct OwnerCounts<O> {
     by_owner: HashMap<O, usize>,
 }
 
-/// A slot. Dropping it frees it.
+/// A place. Dropping it frees it.
 #[derive(Debug)]
-pub struct OwnerSlot<O: Copy + Eq + Hash> {
+pub struct OwnerPlace<O: Copy + Eq + Hash> {
     limit: OwnerLimit<O>,
     owner: O,
 }
 
 impl<O: Copy + Eq + Hash> OwnerLimit<O> {
-    /// Creates a limit of slots in total, and of one owner.
+    /// Creates a limit of places in total, and of one owner.
     pub fn new(total_max: usize, own_max: usize) -> Self {
         let counts = OwnerCounts {
             total: 0,
@@ -41,8 +41,8 @@ impl<O: Copy + Eq + Hash> OwnerLimit<O> {
         }
     }
 
-    /// Takes one more slot. Returns `None` at a limit.
-    pub fn take_slot(&self, owner: O) -> Option<OwnerSlot<O>> {
+    /// Takes one more place. Returns `None` at a limit.
+    pub fn take_place(&self, owner: O) -> Option<OwnerPlace<O>> {
         let mut counts = self.lock_counts();
         let own = counts.by_owner.get(&owner).copied().unwrap_or_default();
         if counts.total >= self.total_max || own >= self.own_max {
@@ -51,7 +51,7 @@ impl<O: Copy + Eq + Hash> OwnerLimit<O> {
         counts.total = counts.total.saturating_add(1);
         counts.by_owner.insert(owner, own.saturating_add(1));
         let limit = self.clone();
-        Some(OwnerSlot { limit, owner })
+        Some(OwnerPlace { limit, owner })
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, OwnerCounts<O>> {
@@ -59,7 +59,7 @@ impl<O: Copy + Eq + Hash> OwnerLimit<O> {
     }
 }
 
-impl<O: Copy + Eq + Hash> Drop for OwnerSlot<O> {
+impl<O: Copy + Eq + Hash> Drop for OwnerPlace<O> {
     fn drop(&mut self) {
         let mut counts = self.limit.lock_counts();
         counts.total = counts.total.saturating_sub(1);

@@ -87,7 +87,7 @@ pub struct ProfilePin {
 /// The lanes of this process.
 #[derive(Debug)]
 pub struct SessionTable {
-    lanes: DigestCache<LaneId, Arc<LaneSlot>>,
+    lanes: DigestCache<LaneId, Arc<LaneCell>>,
     lanes_by_answer: DigestCache<[u8; 32], Lane>,
     lost_calls: LostCalls,
     idle: Duration,
@@ -123,13 +123,13 @@ struct LaneState {
 ///
 /// Its state changes in place. Only a lane that grows is inserted anew, so that the map weighs it again.
 #[derive(Debug)]
-struct LaneSlot {
+struct LaneCell {
     state: Mutex<LaneState>,
     /// Bytes that the map counts for the lane: a power of two that is at least its size.
     weight: AtomicUsize,
 }
 
-impl LaneSlot {
+impl LaneCell {
     fn new(now: Instant) -> Self {
         let session = LaneState::new(now);
         let weight = AtomicUsize::new(rounded_weight(session.memory_bytes()));
@@ -254,7 +254,7 @@ impl SessionTable {
         // Each entry counts at least its share of all bytes, so that one limit enforces both.
         let share = |entries: u64| bytes_max.checked_div(entries).unwrap_or(bytes_max).max(1);
         let least = usize::try_from(share(entries_max)).unwrap_or(usize::MAX);
-        let weigh = move |kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least);
+        let weigh = move |kept: &Arc<LaneCell>| kept.weight.load(Ordering::Relaxed).max(least);
         let answers_max = entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default());
         Self {
             lanes: DigestCache::with_byte_limit(bytes_max, Lifetime::SinceUse(idle), weigh),
@@ -411,7 +411,7 @@ impl SessionTable {
     /// Lanes with overdue calls come first, then those with other open calls, then the most recently used.
     pub fn find_lanes(&self, filter: &LaneFilter, skip: usize, limit: usize, now: Instant) -> (usize, Vec<LaneView>) {
         let live = self.live_lanes(now);
-        let mut lanes: Vec<(Duration, LaneId, Arc<LaneSlot>)> = live
+        let mut lanes: Vec<(Duration, LaneId, Arc<LaneCell>)> = live
             .filter(|(_, lane, kept)| kept.lock_state().is_selected(*lane, filter))
             .collect();
         // Cached keys, since each of them takes the lock of its lane.
@@ -419,7 +419,7 @@ impl SessionTable {
             let calls = &kept.lock_state().calls;
             (calls.list.is_empty(), calls.overdue_count(now) == 0, *idle, *lane)
         });
-        let view = |(_, lane, kept): &(Duration, LaneId, Arc<LaneSlot>)| kept.lock_state().to_view(*lane, now);
+        let view = |(_, lane, kept): &(Duration, LaneId, Arc<LaneCell>)| kept.lock_state().to_view(*lane, now);
         let views = lanes.iter().skip(skip).take(limit).map(view).collect();
         (lanes.len(), views)
     }
@@ -442,7 +442,7 @@ impl SessionTable {
     }
 
     /// Returns the lanes that are not idle for too long, each with its idle time.
-    fn live_lanes(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<LaneSlot>)> {
+    fn live_lanes(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<LaneCell>)> {
         let living = self.lanes.iter().map(move |(lane, kept)| {
             let idle = kept.lock_state().idle_time(now);
             (idle, lane, kept)
@@ -454,7 +454,7 @@ impl SessionTable {
     fn change_lane<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut LaneState) -> T) -> T {
         let known = self.lanes.get(&lane);
         // Two first requests of a lane must share one entry.
-        let kept = known.unwrap_or_else(|| self.lanes.get_or_insert_with(&lane, || Arc::new(LaneSlot::new(now))));
+        let kept = known.unwrap_or_else(|| self.lanes.get_or_insert_with(&lane, || Arc::new(LaneCell::new(now))));
         let mut session = kept.lock_state();
         // The cache evicts lazily, and by another clock: an idle lane may still be here.
         if session.idle_time(now) > self.idle {

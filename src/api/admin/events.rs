@@ -23,7 +23,7 @@ use crate::{
         stream::{event_stream, write_event},
     },
     clock,
-    server::OwnerSlot,
+    server::OwnerPlace,
     telemetry::dashboard::DashboardUpdate,
 };
 
@@ -63,8 +63,8 @@ struct AdminEventStream {
     profiles_due: Option<Instant>,
     /// Events to send before the next wait.
     queued: VecDeque<Bytes>,
-    /// The slot, freed when the client disconnects.
-    _slot: OwnerSlot<()>,
+    /// The place, freed when the client disconnects.
+    _place: OwnerPlace<()>,
 }
 
 /// Streams updates as they happen
@@ -78,7 +78,7 @@ struct AdminEventStream {
 pub(super) fn stream_events(request: &AdminRequest) -> AdminResponse {
     let (parts, subscribers) = (request.parts.clone(), request.subscribers.clone());
     // Each stream holds a task, a buffer and a connection, so their number must be bounded.
-    let slot = subscribers.limit.take_slot(()).ok_or(ProblemCode::TooManyListeners)?;
+    let place = subscribers.limit.take_place(()).ok_or(ProblemCode::TooManyListeners)?;
     let mut ticks = interval(TICK_INTERVAL);
     // A slow client gets fewer ticks, not a burst of old ones.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +90,7 @@ pub(super) fn stream_events(request: &AdminRequest) -> AdminResponse {
         queued: VecDeque::from([Bytes::from_static(RECONNECT)]),
         parts,
         subscribers,
-        _slot: slot,
+        _place: place,
     };
     // A tick comes every second, so that no proxy closes the stream as idle.
     Ok(event_stream(stream::unfold(listener, |mut this| async {

@@ -19,7 +19,7 @@ use crate::{
     auth::Caller,
     late::{FeedEvent, ResultFeed, SettledEvent},
     ledger::RecordName,
-    server::{OwnerSlot, StopSignal},
+    server::{OwnerPlace, StopSignal},
 };
 
 /// Silence after which a feed sends a comment: 15 seconds. Proxies in between would cut an idle connection.
@@ -31,7 +31,7 @@ struct FeedListener {
     missed: VecDeque<SettledEvent>,
     replayed: HashSet<RecordName>,
     stopping: StopSignal,
-    _slot: OwnerSlot<Caller>,
+    _place: OwnerPlace<Caller>,
 }
 
 impl FeedListener {
@@ -75,7 +75,7 @@ pub(super) async fn open_feed(
     owner: Caller,
     last: Option<RecordName>,
 ) -> Result<Response<ApiBody>, Problem> {
-    let slot = api.listeners.take_slot(owner).ok_or(ProblemCode::Busy)?;
+    let place = api.listeners.take_place(owner).ok_or(ProblemCode::Busy)?;
     // Before the read, so that no result falls in between.
     let feed = api.late.subscribe(owner);
     let missed = match last {
@@ -88,7 +88,7 @@ pub(super) async fn open_feed(
         replayed: missed.iter().map(|settled| settled.name).collect(),
         missed,
         stopping: api.stopping.clone(),
-        _slot: slot,
+        _place: place,
     };
     // Sent at once: the client then knows that no later result is missed, and can read `outstanding`.
     let first = stream::iter([Bytes::from_static(b": listening\n\n")]);

@@ -59,7 +59,7 @@ const SIGNED_MESSAGES_MAX: u64 = 100_000;
 /// It must exceed twice the tolerance of a message's timestamp, which is 5 minutes.
 const SIGNED_MESSAGE_TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Concurrent listeners in total, and of one caller, so that one caller cannot take every slot.
+/// Concurrent listeners in total, and of one caller, so that one caller cannot take every place.
 const LISTENERS_MAX: (usize, usize) = (256, 16);
 
 /// Returns `true` if this API answers the path.

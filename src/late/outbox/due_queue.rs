@@ -25,8 +25,8 @@ const FULL_PAUSE: Duration = Duration::from_secs(60);
 pub(in crate::late) struct DueMessage {
     /// Its key.
     pub(in crate::late) key: RecordKey,
-    /// `true` if it has waited for a slot at its receiver, and has it.
-    pub(in crate::late) has_slot: bool,
+    /// `true` if it has waited for a place at its receiver, and has it.
+    pub(in crate::late) has_place: bool,
 }
 
 /// The messages by the time at which each is due.
@@ -43,7 +43,7 @@ struct Entries {
     /// The messages that were taken and were not tried yet, with the time from which each could have been.
     untried: HashMap<RecordKey, Instant>,
     loads: ReceiverLoads,
-    /// `true` if the last message that was taken had waited for a slot.
+    /// `true` if the last message that was taken had waited for a place.
     was_held: bool,
     /// The messages without room here.
     left_out: Option<LeftOut>,
@@ -91,7 +91,7 @@ impl DueQueue {
         self.changed.notify_one();
     }
 
-    /// Returns `true` if a message is scheduled, or waits for a slot at its receiver.
+    /// Returns `true` if a message is scheduled, or waits for a place at its receiver.
     pub(in crate::late) fn contains(&self, key: &RecordKey) -> bool {
         let entries = self.lock_entries();
         entries.by_key.contains_key(key) || entries.loads.is_held(key)
@@ -145,7 +145,7 @@ impl DueQueue {
 
     /// Removes and returns a message that is due. It counts as untried until [`forget_untried`](Self::forget_untried).
     ///
-    /// What has waited for a slot and what is newly due come in turn: a backlog for one receiver delays no other.
+    /// What has waited for a place and what is newly due come in turn: a backlog for one receiver delays no other.
     pub(in crate::late) fn take_due(&self) -> Option<DueMessage> {
         let now = clock::now();
         let mut entries = self.lock_entries();
@@ -154,12 +154,12 @@ impl DueQueue {
         } else {
             entries.take_held(now).or_else(|| entries.take_new(now))
         };
-        entries.was_held = due.is_some_and(|due| due.has_slot);
+        entries.was_held = due.is_some_and(|due| due.has_place);
         due
     }
 
-    /// Gives a message a slot at its receiver, and returns `true`, or has it wait for one.
-    pub(in crate::late) fn take_slot(&self, key: RecordKey, url: &str) -> bool {
+    /// Gives a message a place at its receiver, and returns `true`, or has it wait for one.
+    pub(in crate::late) fn take_place(&self, key: RecordKey, url: &str) -> bool {
         let admission = self.lock_entries().loads.admit(key, url, clock::now());
         if admission == Admission::Full {
             self.schedule(key, FULL_PAUSE);
@@ -170,13 +170,13 @@ impl DueQueue {
         admission == Admission::Admitted
     }
 
-    /// Counts the body of a message that has a slot.
+    /// Counts the body of a message that has a place.
     pub(in crate::late) fn add_bytes(&self, key: &RecordKey, bytes: usize) {
         self.lock_entries().loads.add_bytes(key, bytes);
     }
 
-    /// Frees the slot of a message at its receiver, for the next one.
-    pub(in crate::late) fn free_slot(&self, key: &RecordKey) {
+    /// Frees the place of a message at its receiver, for the next one.
+    pub(in crate::late) fn free_place(&self, key: &RecordKey) {
         self.lock_entries().loads.end(key, clock::now());
         self.changed.notify_one();
     }
@@ -188,7 +188,7 @@ impl DueQueue {
 
     /// Returns the number of messages that were due `since` or before, and were not tried.
     ///
-    /// What waits for a slot counts only if no try to its receiver has begun or ended after `since`. The messages that are
+    /// What waits for a place counts only if no try to its receiver has begun or ended after `since`. The messages that are
     /// not in memory, for want of room or since the ledger could not be read, count as one, however many there are.
     pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
         let entries = self.lock_entries();
@@ -203,7 +203,7 @@ impl DueQueue {
     pub(in crate::late) fn first_due(&self) -> Option<Instant> {
         let entries = self.lock_entries();
         let first = entries.by_time.first().map(|(at, _)| *at);
-        let held = entries.loads.has_held_with_slot().then(clock::now);
+        let held = entries.loads.has_held_with_place().then(clock::now);
         let left_out = entries.left_out.map(|left_out| left_out.read_at);
         let others = [left_out, entries.next_look, held].into_iter().flatten();
         first.into_iter().chain(others).min()
@@ -231,14 +231,14 @@ impl Entries {
         self.by_time.remove(&(at, key));
         self.by_key.remove(&key);
         self.untried.entry(key).or_insert(at);
-        Some(DueMessage { key, has_slot: false })
+        Some(DueMessage { key, has_place: false })
     }
 
-    /// Takes a message that has waited for a slot, if there is one now.
+    /// Takes a message that has waited for a place, if there is one now.
     fn take_held(&mut self, now: Instant) -> Option<DueMessage> {
         let key = self.loads.take_held(now)?;
         self.untried.insert(key, now);
-        Some(DueMessage { key, has_slot: true })
+        Some(DueMessage { key, has_place: true })
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
         }
         for number in 0..24 {
             assert_eq!(take(&queue, 1), [key(number)]);
-            assert_eq!(queue.take_slot(key(number), "a"), number < 8);
+            assert_eq!(queue.take_place(key(number), "a"), number < 8);
         }
         // Nothing is due before a try ends, and nothing is overdue while tries end.
         assert_eq!((queue.first_due(), queue.take_due()), (None, None));
@@ -342,12 +342,12 @@ mod tests {
         for number in 0..4 {
             tokio::time::advance(Duration::from_secs(20)).await;
             queue.forget_untried(&key(number));
-            queue.free_slot(&key(number));
+            queue.free_place(&key(number));
             for new in [number * 2, number * 2 + 1] {
                 queue.schedule(key(100 + new), Duration::ZERO);
             }
             let taken = queue.take_due().unwrap();
-            assert_eq!((taken.key, taken.has_slot), (key(8 + number), true));
+            assert_eq!((taken.key, taken.has_place), (key(8 + number), true));
             assert_eq!(take(&queue, 2), [key(100 + number * 2), key(101 + number * 2)]);
         }
         for number in 4..12 {

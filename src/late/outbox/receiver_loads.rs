@@ -1,6 +1,6 @@
-//! The messages in flight to each receiver, and those that wait for a slot there. Pure: time is a parameter.
+//! The messages in flight to each receiver, and those that wait for a place there. Pure: time is a parameter.
 //!
-//! Every receiver has slots of its own, so that one that hangs takes none of the others'.
+//! Every receiver has places of its own, so that one that hangs takes none of the others'.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use crate::ledger::RecordKey;
 
-/// The slots of one receiver: the most messages in flight to it.
+/// The places of one receiver: the most messages in flight to it.
 const RECEIVER_MAX: usize = 8;
 /// The number of messages in flight from which on a receiver gets one at a time. Receivers come from the
 /// configuration, so their number is bounded.
 const IN_FLIGHT_MAX: usize = 64;
 /// The bytes of their bodies from which on a receiver gets one at a time.
 const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The most messages that wait for the slots of one receiver.
+/// The most messages that wait for the places of one receiver.
 const HELD_MAX: usize = 10_000;
 
 /// The loads of all receivers.
@@ -26,7 +26,7 @@ const HELD_MAX: usize = 10_000;
 pub(super) struct ReceiverLoads {
     by_url: HashMap<Arc<str>, ReceiverLoad>,
     sending: HashMap<RecordKey, Sending>,
-    /// The receiver of each message that waits for a slot, and its turn.
+    /// The receiver of each message that waits for a place, and its turn.
     held: HashMap<RecordKey, (Arc<str>, u64)>,
     last_turn: u64,
     /// The bytes of all bodies in flight.
@@ -36,7 +36,7 @@ pub(super) struct ReceiverLoads {
 #[derive(Debug)]
 struct ReceiverLoad {
     in_flight: usize,
-    /// The messages that wait for a slot, by their turn.
+    /// The messages that wait for a place, by their turn.
     held: BTreeMap<u64, RecordKey>,
     /// The time at which a try began or ended last.
     moved_at: Instant,
@@ -49,24 +49,24 @@ struct Sending {
     bytes: usize,
 }
 
-/// The outcome of asking for a slot.
+/// The outcome of asking for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::late) enum Admission {
     /// It may be sent.
     Admitted,
-    /// It waits until its receiver has a free slot.
+    /// It waits until its receiver has a free place.
     Held,
     /// Too many wait for this receiver already.
     Full,
 }
 
 impl ReceiverLoads {
-    /// Gives a message a slot at its receiver, or has it wait for one. What waits there already comes first.
+    /// Gives a message a place at its receiver, or has it wait for one. What waits there already comes first.
     pub(super) fn admit(&mut self, key: RecordKey, url: &str, now: Instant) -> Admission {
         let is_sending = self.sending.contains_key(&key);
         let url = self.receiver(url, now);
         let load = self.by_url.get(&url);
-        let is_first = load.is_some_and(|load| load.held.is_empty() && self.has_slot(load));
+        let is_first = load.is_some_and(|load| load.held.is_empty() && self.has_place(load));
         if is_first && !is_sending {
             self.start(key, url, now);
             return Admission::Admitted;
@@ -83,10 +83,10 @@ impl ReceiverLoads {
         Admission::Held
     }
 
-    /// Gives a slot to the next message that waits for one, and returns it. Of several receivers with free slots, the one
+    /// Gives a place to the next message that waits for one, and returns it. Of several receivers with free places, the one
     /// with the fewest messages in flight comes first.
     pub(super) fn take_held(&mut self, now: Instant) -> Option<RecordKey> {
-        let (_, turn, key) = self.held_with_slot().min()?;
+        let (_, turn, key) = self.held_with_place().min()?;
         let (url, _) = self.held.remove(&key)?;
         if let Some(load) = self.by_url.get_mut(&url) {
             load.held.remove(&turn);
@@ -95,17 +95,17 @@ impl ReceiverLoads {
         Some(key)
     }
 
-    /// Returns `true` if a message that waits for a slot can have one now.
-    pub(super) fn has_held_with_slot(&self) -> bool {
-        self.held_with_slot().next().is_some()
+    /// Returns `true` if a message that waits for a place can have one now.
+    pub(super) fn has_held_with_place(&self) -> bool {
+        self.held_with_place().next().is_some()
     }
 
-    /// Returns `true` if a message waits for a slot.
+    /// Returns `true` if a message waits for a place.
     pub(super) fn is_held(&self, key: &RecordKey) -> bool {
         self.held.contains_key(key)
     }
 
-    /// Removes a message from those that wait for a slot.
+    /// Removes a message from those that wait for a place.
     pub(super) fn release(&mut self, key: &RecordKey) {
         let Some((url, turn)) = self.held.remove(key) else {
             return;
@@ -116,7 +116,7 @@ impl ReceiverLoads {
         self.forget_idle(&url);
     }
 
-    /// Counts the body of a message that has a slot.
+    /// Counts the body of a message that has a place.
     pub(super) fn add_bytes(&mut self, key: &RecordKey, bytes: usize) {
         if let Some(sending) = self.sending.get_mut(key) {
             sending.bytes = sending.bytes.saturating_add(bytes);
@@ -124,7 +124,7 @@ impl ReceiverLoads {
         }
     }
 
-    /// Frees the slot of a message.
+    /// Frees the place of a message.
     pub(super) fn end(&mut self, key: &RecordKey, now: Instant) {
         let Some(Sending { url, bytes }) = self.sending.remove(key) else {
             return;
@@ -137,23 +137,23 @@ impl ReceiverLoads {
         self.forget_idle(&url);
     }
 
-    /// Returns the number of messages that wait for slots of receivers to which no try has begun or ended after `since`.
+    /// Returns the number of messages that wait for places of receivers to which no try has begun or ended after `since`.
     pub(super) fn stalled_count(&self, since: Instant) -> usize {
         let stalled = self.by_url.values().filter(|load| load.moved_at <= since);
         stalled.map(|load| load.held.len()).sum()
     }
 
-    /// Returns the first of the messages that wait for each receiver with a free slot, with the load and the turn of each.
-    fn held_with_slot(&self) -> impl Iterator<Item = (usize, u64, RecordKey)> {
-        let with_slot = self.by_url.values().filter(|load| self.has_slot(load));
-        with_slot.filter_map(|load| {
+    /// Returns the first of the messages that wait for each receiver with a free place, with the load and the turn of each.
+    fn held_with_place(&self) -> impl Iterator<Item = (usize, u64, RecordKey)> {
+        let with_place = self.by_url.values().filter(|load| self.has_place(load));
+        with_place.filter_map(|load| {
             // An earlier try of the same message ends first.
             let next = load.held.iter().find(|(_, key)| !self.sending.contains_key(key));
             next.map(|(turn, key)| (load.in_flight, *turn, *key))
         })
     }
 
-    fn has_slot(&self, load: &ReceiverLoad) -> bool {
+    fn has_place(&self, load: &ReceiverLoad) -> bool {
         let is_crowded = self.sending.len() >= IN_FLIGHT_MAX || self.bytes >= IN_FLIGHT_BYTES_MAX;
         load.in_flight < if is_crowded { 1 } else { RECEIVER_MAX }
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_receiver_has_slots_of_its_own_and_one_however_many_there_are() {
+    async fn each_receiver_has_places_of_its_own_and_one_however_many_there_are() {
         let (mut loads, now) = (ReceiverLoads::default(), clock::now());
         let url = |receiver: usize| format!("http://127.0.0.1:{receiver}");
         for receiver in 0..IN_FLIGHT_MAX / RECEIVER_MAX {
@@ -211,7 +211,7 @@ mod tests {
                 assert_eq!(admission == Admission::Admitted, number < RECEIVER_MAX);
             }
         }
-        // All slots of all receivers are taken, and a further receiver gets one.
+        // All places of all receivers are taken, and a further receiver gets one.
         assert_eq!(loads.admit(key(9_000), &url(99), now), Admission::Admitted);
         assert_eq!(loads.admit(key(9_001), &url(99), now), Admission::Held);
         assert_eq!(loads.take_held(now), None);
@@ -220,7 +220,7 @@ mod tests {
         // The first that waits for the receiver whose message has ended, now that few enough are in flight.
         loads.end(&key(9_001), now);
         loads.end(&key(305), now);
-        assert!(loads.has_held_with_slot());
+        assert!(loads.has_held_with_place());
         assert_eq!(loads.take_held(now), Some(key(308)));
         assert_eq!(loads.take_held(now), None);
     }

@@ -11,9 +11,9 @@ use crate::telemetry::events::ExchangeEnded;
 
 /// The time for which counts are shown.
 pub const USAGE_WINDOW: Duration = Duration::from_secs(15 * 60);
-/// The length of a slot. A count leaves the window with its slot.
-const SLOT: Duration = Duration::from_secs(60);
-/// Limit of names of each kind in a slot.
+/// The time of one count. A count leaves the window with its minute.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Limit of names of each kind in a minute.
 const NAMES_MAX: usize = 64;
 
 /// A kind of names.
@@ -50,8 +50,8 @@ type UsageNames = BTreeMap<UsageKind, BTreeMap<Box<str>, UsageCounts>>;
 /// The counts of the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct UsageHistory {
-    /// The slots, each with its number since 1970, the current one last.
-    slots: VecDeque<(u64, UsageNames)>,
+    /// The minutes, each with its number since 1970, the current one last.
+    minutes: VecDeque<(u64, UsageNames)>,
 }
 
 impl UsageCounts {
@@ -84,7 +84,7 @@ impl UsageHistory {
         let counts = UsageCounts::of_exchange(event);
         // The version follows the program: a table by version would hide how much a program sends.
         let program = event.client.as_deref().and_then(|client| client.split('/').next());
-        let names = self.slot_mut(now);
+        let names = self.minute_mut(now);
         for (kind, name) in [
             (UsageKind::Model, event.model.as_deref()),
             (UsageKind::Client, program),
@@ -104,9 +104,9 @@ impl UsageHistory {
 
     /// Returns the names of a kind with their counts, those with the most requests first, `limit` at most.
     pub(super) fn names_of(&self, now: Duration, kind: UsageKind, limit: usize) -> Vec<(Box<str>, UsageCounts)> {
-        let first = (slot_number(now) + 1).saturating_sub(USAGE_WINDOW.as_secs() / SLOT.as_secs());
+        let first = (minute_number(now) + 1).saturating_sub(USAGE_WINDOW.as_secs() / MINUTE.as_secs());
         let mut sums: BTreeMap<&str, UsageCounts> = BTreeMap::new();
-        for (_, names) in self.slots.iter().filter(|(number, _)| *number >= first) {
+        for (_, names) in self.minutes.iter().filter(|(number, _)| *number >= first) {
             for (name, counts) in names.get(&kind).into_iter().flatten() {
                 sums.entry(name).or_default().add(*counts);
             }
@@ -117,23 +117,23 @@ impl UsageHistory {
         rows
     }
 
-    /// Returns the slot to count into: the current one, or the last one if the system clock was set back.
-    fn slot_mut(&mut self, now: Duration) -> &mut UsageNames {
-        let number = slot_number(now);
-        if self.slots.back().is_none_or(|(last, _)| *last < number) {
-            // The oldest slot makes room, which bounds the memory.
-            if self.slots.len() as u64 >= USAGE_WINDOW.as_secs() / SLOT.as_secs() {
-                self.slots.pop_front();
+    /// Returns the minute to count into: the current one, or the last one if the system clock was set back.
+    fn minute_mut(&mut self, now: Duration) -> &mut UsageNames {
+        let number = minute_number(now);
+        if self.minutes.back().is_none_or(|(last, _)| *last < number) {
+            // The oldest minute makes room, which bounds the memory.
+            if self.minutes.len() as u64 >= USAGE_WINDOW.as_secs() / MINUTE.as_secs() {
+                self.minutes.pop_front();
             }
-            self.slots.push_back((number, UsageNames::new()));
+            self.minutes.push_back((number, UsageNames::new()));
         }
-        let last = self.slots.len().saturating_sub(1);
-        &mut self.slots[last].1
+        let last = self.minutes.len().saturating_sub(1);
+        &mut self.minutes[last].1
     }
 }
 
-const fn slot_number(now: Duration) -> u64 {
-    now.as_secs() / SLOT.as_secs()
+const fn minute_number(now: Duration) -> u64 {
+    now.as_secs() / MINUTE.as_secs()
 }
 
 #[cfg(test)]

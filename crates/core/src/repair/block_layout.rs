@@ -10,12 +10,12 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece},
-    wire::json::{self, ListSlot},
+    wire::json::{self, ListElement},
     work,
 };
 
 /// Returns the messages to send.
-pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
+pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListElement> {
     let mut builder = BlockLayout {
         layout,
         done: Vec::new(),
@@ -46,7 +46,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
 
 struct BlockLayout<'l, 'c> {
     layout: &'l Layout<'c>,
-    done: Vec<ListSlot>,
+    done: Vec<ListElement>,
     /// The message that is being written. Further units of it are added to it.
     open: Option<OpenMessage>,
     before: LastSpeaker,
@@ -99,7 +99,7 @@ impl BlockLayout<'_, '_> {
             self.close_message();
             // An emptied unit further on depends on the last speaker, so unchanged messages count too.
             self.before = self.before.after_message(role);
-            self.done.push(ListSlot::Kept(message, Vec::new()));
+            self.done.push(ListElement::Kept(message, Vec::new()));
             return;
         }
         let UnitBlocks { items, own_message } = self.unit_blocks(unit);
@@ -150,7 +150,7 @@ impl BlockLayout<'_, '_> {
             self.close_message();
             self.before = LastSpeaker::User;
             self.done
-                .push(ListSlot::New(self.layout.format().write_message(true, own_message)));
+                .push(ListElement::New(self.layout.format().write_message(true, own_message)));
         }
     }
 
@@ -244,7 +244,7 @@ impl BlockLayout<'_, '_> {
         if !had_parts && !is_fixed {
             self.close_message();
             self.before = self.before.after_message(role);
-            self.done.push(ListSlot::Kept(found.message, Vec::new()));
+            self.done.push(ListElement::Kept(found.message, Vec::new()));
         } else if role == Role::User
             && !found.inner
             && self.before == LastSpeaker::NoneOrAssistant
@@ -252,7 +252,7 @@ impl BlockLayout<'_, '_> {
         {
             self.close_message();
             self.before = LastSpeaker::User;
-            self.done.push(ListSlot::New(
+            self.done.push(ListElement::New(
                 self.layout.format().write_text_message(true, texts::VACATED),
             ));
         }
@@ -287,10 +287,10 @@ impl BlockLayout<'_, '_> {
                 let span = self.layout.conversation.messages[message].span;
                 let items = self.unit_blocks(system).items;
                 if !self.layout.is_changed(message) {
-                    self.done.push(ListSlot::New(vec![Piece::Original(span)]));
+                    self.done.push(ListElement::New(vec![Piece::Original(span)]));
                 } else if !items.is_empty() {
                     let edits = self.rewrite_message(message, items);
-                    self.done.push(ListSlot::New(json::edited_value(span, edits)));
+                    self.done.push(ListElement::New(json::edited_value(span, edits)));
                 }
             }
         }
@@ -311,9 +311,9 @@ impl BlockLayout<'_, '_> {
         }
         let items = self.order_blocks(message, items);
         self.done.push(if replaces_original {
-            ListSlot::Kept(message, self.rewrite_message(message, items))
+            ListElement::Kept(message, self.rewrite_message(message, items))
         } else {
-            ListSlot::New(self.write_message(false, items))
+            ListElement::New(self.write_message(false, items))
         });
     }
 
@@ -331,13 +331,13 @@ impl BlockLayout<'_, '_> {
                     .iter()
                     .map(|part| part.span)
                     .collect();
-                let slots = items.into_iter().map(|item| match item {
+                let wanted = items.into_iter().map(|item| match item {
                     MessageBlock::Unmoved(part, edits) => {
-                        ListSlot::Kept(self.layout.conversation.part_ordinal(part), edits)
+                        ListElement::Kept(self.layout.conversation.part_ordinal(part), edits)
                     }
-                    MessageBlock::Result(pieces) | MessageBlock::New(pieces) => ListSlot::New(pieces),
+                    MessageBlock::Result(pieces) | MessageBlock::New(pieces) => ListElement::New(pieces),
                 });
-                json::rebuild_list(list, &spans, slots.collect())
+                json::rebuild_list(list, &spans, wanted.collect())
             }
             // A string that stays alone stays a string, so that its bytes do not change.
             Content::Text(_) if unchanged => Vec::new(),
@@ -384,17 +384,17 @@ impl BlockLayout<'_, '_> {
         // Reusing the original message leaves its other members and most of its bytes as they are.
         if words.is_empty() {
             self.done
-                .push(ListSlot::Kept(message, self.rewrite_message(message, results)));
+                .push(ListElement::Kept(message, self.rewrite_message(message, results)));
         } else if results.iter().any(stays) {
             self.done
-                .push(ListSlot::Kept(message, self.rewrite_message(message, results)));
-            self.done.push(ListSlot::New(self.write_message(true, words)));
+                .push(ListElement::Kept(message, self.rewrite_message(message, results)));
+            self.done.push(ListElement::New(self.write_message(true, words)));
         } else {
             if !results.is_empty() {
-                self.done.push(ListSlot::New(self.write_message(true, results)));
+                self.done.push(ListElement::New(self.write_message(true, results)));
             }
             self.done
-                .push(ListSlot::Kept(message, self.rewrite_message(message, words)));
+                .push(ListElement::Kept(message, self.rewrite_message(message, words)));
         }
     }
 
@@ -403,7 +403,7 @@ impl BlockLayout<'_, '_> {
         let (results, words) = self.split_results(items);
         for items in [results, words] {
             if !items.is_empty() {
-                self.done.push(ListSlot::New(self.write_message(true, items)));
+                self.done.push(ListElement::New(self.write_message(true, items)));
             }
         }
     }

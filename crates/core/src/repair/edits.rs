@@ -6,7 +6,7 @@ use crate::{
     splice::{EditList, Overlap},
     wire::{
         Wire,
-        json::{self, Json, ListSlot},
+        json::{self, Json, ListElement},
     },
     work,
 };
@@ -25,34 +25,34 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
         return EditList::new(edit.into_iter().collect(), conversation.body.len());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
-    let mut slots = if wire.pairing_rules().place.is_user_parts() {
+    let mut elements = if wire.pairing_rules().place.is_user_parts() {
         block_layout::layout_blocks(&layout)
     } else {
         message_layout::layout_messages(&layout)
     };
     // The provider appends the body to its own history, which ends with the remote calls.
-    work::count(slots.len());
-    slots.splice(0..0, remote_results.map(ListSlot::New));
+    work::count(elements.len());
+    elements.splice(0..0, remote_results.map(ListElement::New));
     if plan.adds_opening {
-        let opening = ListSlot::New(wire.format.write_text_message(true, texts::OPENING));
-        work::count(slots.len());
-        slots.insert(opening_place(&slots, conversation, wire), opening);
+        let opening = ListElement::New(wire.format.write_text_message(true, texts::OPENING));
+        work::count(elements.len());
+        elements.insert(opening_place(&elements, conversation, wire), opening);
     }
     work::count(conversation.messages.len());
     let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
-    EditList::new(json::rebuild_list(array, &spans, slots), conversation.body.len())
+    EditList::new(json::rebuild_list(array, &spans, elements), conversation.body.len())
 }
 
-/// Returns the index of the slot in front of which the opening stands.
-fn opening_place(slots: &[ListSlot], conversation: &Conversation<'_>, wire: Wire) -> usize {
+/// Returns the index of the element in front of which the opening stands.
+fn opening_place(elements: &[ListElement], conversation: &Conversation<'_>, wire: Wire) -> usize {
     let messages = &conversation.messages;
-    let is_instructions = |slot: &&ListSlot| match slot {
-        ListSlot::Kept(index, _) => messages.get(*index).is_some_and(|message| message.role == Role::System),
-        ListSlot::New(_) => false,
+    let is_instructions = |element: &&ListElement| match element {
+        ListElement::Kept(index, _) => messages.get(*index).is_some_and(|message| message.role == Role::System),
+        ListElement::New(_) => false,
     };
     // Anthropic accepts instructions only after a user's message, chat templates only at the beginning.
     if wire.pairing_rules().place.is_user_parts() {
         return 0;
     }
-    slots.iter().take_while(is_instructions).count()
+    elements.iter().take_while(is_instructions).count()
 }

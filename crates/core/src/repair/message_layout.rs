@@ -8,12 +8,12 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece, Span},
-    wire::json::ListSlot,
+    wire::json::ListElement,
     work,
 };
 
 /// Returns the messages to send.
-pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
+pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListElement> {
     let mut builder = MessageLayout {
         layout,
         done: Vec::new(),
@@ -35,12 +35,12 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
 
 struct MessageLayout<'l, 'c> {
     layout: &'l Layout<'c>,
-    done: Vec<ListSlot>,
+    done: Vec<ListElement>,
     before: LastSpeaker,
     /// `true` if the last message is a result.
     is_after_results: bool,
     /// Reasoning items at the end. Each belongs to the next item, and nothing may come between.
-    reasoning: Vec<ListSlot>,
+    reasoning: Vec<ListElement>,
 }
 
 impl MessageLayout<'_, '_> {
@@ -75,9 +75,9 @@ impl MessageLayout<'_, '_> {
         let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
             // OpenAI refuses reasoning "without its required following item", so nothing may come between the two.
-            self.reasoning.push(ListSlot::Kept(found.message, edits));
+            self.reasoning.push(ListElement::Kept(found.message, edits));
         } else {
-            self.push(found.role, ListSlot::Kept(found.message, edits));
+            self.push(found.role, ListElement::Kept(found.message, edits));
         }
     }
 
@@ -86,7 +86,7 @@ impl MessageLayout<'_, '_> {
         self.bridge_to(Role::User);
         // Reasoning stays pending, because the next item is still the one that it belongs to.
         self.before = LastSpeaker::User;
-        self.done.push(ListSlot::New(pieces));
+        self.done.push(ListElement::New(pieces));
     }
 
     /// Adds the pending reasoning before the next item.
@@ -104,18 +104,18 @@ impl MessageLayout<'_, '_> {
     }
 
     /// Adds a message after the pending reasoning, which belongs to it.
-    fn push(&mut self, role: Role, slot: ListSlot) {
+    fn push(&mut self, role: Role, element: ListElement) {
         self.release_reasoning();
         self.bridge_to(role);
         self.before = self.before.after_message(role);
-        self.done.push(slot);
+        self.done.push(element);
     }
 
     /// Adds an assistant message before the user's message that follows results, if the provider demands one.
     fn bridge_to(&mut self, role: Role) {
         if self.layout.plan.adds_bridges && self.is_after_results && role == Role::User {
             let bridge = self.layout.format().write_text_message(false, texts::BRIDGE);
-            self.done.push(ListSlot::New(bridge));
+            self.done.push(ListElement::New(bridge));
         }
         self.is_after_results = role == Role::Tool;
     }
@@ -129,7 +129,7 @@ impl MessageLayout<'_, '_> {
         if !items && self.before == LastSpeaker::NoneOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
             self.push(
                 Role::User,
-                ListSlot::New(self.layout.format().write_text_message(true, texts::VACATED)),
+                ListElement::New(self.layout.format().write_text_message(true, texts::VACATED)),
             );
         }
     }
@@ -141,7 +141,7 @@ impl MessageLayout<'_, '_> {
         };
         for result in &plan.results {
             work::count(1);
-            self.push(Role::Tool, ListSlot::New(self.layout.write_result(result)));
+            self.push(Role::Tool, ListElement::New(self.layout.write_result(result)));
         }
         // Text between tool messages would end their run, so quotes come last.
         for part in &plan.quotes {

@@ -468,12 +468,12 @@ fn faulty_rows_are_named() {
     let row = "a text of some length <";
     assert_eq!(
         fault("orphan", &format!("{row}x>")),
-        RowFault::UnknownSlot(format!("{row}x>"))
+        RowFault::UnknownVariable(format!("{row}x>"))
     );
-    assert_eq!(fault("orphan", row), RowFault::UnknownSlot(text(row)));
+    assert_eq!(fault("orphan", row), RowFault::UnknownVariable(text(row)));
     assert_eq!(
         fault("orphan", "<word><ids> is a pair"),
-        RowFault::JoinedSlots(text("<word><ids> is a pair"))
+        RowFault::JoinedVariables(text("<word><ids> is a pair"))
     );
     assert_eq!(
         fault("orphan", "too short <word>"),
@@ -493,5 +493,5 @@ fn faulty_rows_are_named() {
     assert!(matches!(unused("orphan"), Some(RowFault::UnusedSentences(_))));
     assert_eq!(unused("bound"), None);
     let many = format!("{row}word>{}", " and <word>".repeat(9));
-    assert_eq!(fault("orphan", &many), RowFault::TooManySlots(many.clone()));
+    assert_eq!(fault("orphan", &many), RowFault::TooManyVariables(many.clone()));
 }

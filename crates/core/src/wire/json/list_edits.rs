@@ -7,24 +7,24 @@ use crate::{
 
 /// One element of a list that is rebuilt.
 #[derive(Clone, Debug)]
-pub enum ListSlot {
+pub enum ListElement {
     /// An element that stays, by its index, with edits inside it. The indices in one list must rise.
     Kept(usize, Vec<Edit>),
     /// A new element.
     New(Vec<Piece>),
 }
 
-/// Returns the edits that turn the `elements` of the list at `list`, which includes the brackets, into `slots`.
-pub fn rebuild_list(list: Span, elements: &[Span], slots: Vec<ListSlot>) -> Vec<Edit> {
-    work::count(slots.len());
+/// Returns the edits that turn the `elements` of the list at `list`, which includes the brackets, into `wanted`.
+pub fn rebuild_list(list: Span, elements: &[Span], wanted: Vec<ListElement>) -> Vec<Edit> {
+    work::count(wanted.len());
     let mut edits = Vec::new();
     let mut fresh: Vec<Vec<Piece>> = Vec::new();
     let mut last: Option<usize> = None;
-    for slot in slots {
-        match slot {
+    for element in wanted {
+        match element {
             // New elements wait for the next one that stays: one edit then replaces everything between the two.
-            ListSlot::New(pieces) => fresh.push(pieces),
-            ListSlot::Kept(index, inside) => {
+            ListElement::New(pieces) => fresh.push(pieces),
+            ListElement::Kept(index, inside) => {
                 edits.extend(replace_between(elements, last, index, std::mem::take(&mut fresh)));
                 work::count(inside.len());
                 edits.extend(inside);

@@ -16,7 +16,7 @@ mod validate;
 pub use count::count_byte;
 pub(crate) use cursor::Cursor;
 pub use limits::{deeper_than, has_overflow};
-pub use list_edits::{ListSlot, constant_string, edited_value, enclose, join_elements, rebuild_list, write_list};
+pub use list_edits::{ListElement, constant_string, edited_value, enclose, join_elements, rebuild_list, write_list};
 pub use surrogates::{find_lone_surrogate, replace_lone_surrogates};
 use text::decode_string;
 pub use text::{compact_json, escape_string, is_blank, is_object, quote_string};
@@ -234,7 +234,7 @@ impl<'a> Json<'a> {
             let key = self.decode_string(member.key);
             !names.iter().any(|name| *key == *name.as_bytes())
         });
-        let slots: Vec<ListSlot> = kept.map(|(index, _)| ListSlot::Kept(index, Vec::new())).collect();
-        rebuild_list(span, &spans, slots)
+        let wanted: Vec<ListElement> = kept.map(|(index, _)| ListElement::Kept(index, Vec::new())).collect();
+        rebuild_list(span, &spans, wanted)
     }
 }

@@ -3,17 +3,17 @@
 /// The fault of a row, which names it or its text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
-    /// A slot that does not exist.
-    #[error("{0:?} has an unknown slot: use <ids>, <place>, <number>, <word> or <words>, and << for a <")]
-    UnknownSlot(String),
-    /// Two slots without text between them.
-    #[error("{0:?} has two slots without text between them")]
-    JoinedSlots(String),
-    /// More slots than are matched.
-    #[error("{0:?} has more than 8 slots")]
-    TooManySlots(String),
+    /// A variable that does not exist.
+    #[error("{0:?} has an unknown variable: use <ids>, <place>, <number>, <word> or <words>, and << for a <")]
+    UnknownVariable(String),
+    /// Two variables without text between them.
+    #[error("{0:?} has two variables without text between them")]
+    JoinedVariables(String),
+    /// More variables than are matched.
+    #[error("{0:?} has more than 8 variables")]
+    TooManyVariables(String),
     /// Too little text to be certain.
-    #[error("{0:?} has less than 16 bytes of text besides its slots")]
+    #[error("{0:?} has less than 16 bytes of text besides its variables")]
     TooShort(String),
     /// A text with an open end, of a fault whose repair loses something.
     #[error("{0:?} ends with <ids> or <words>, and its repair loses something: write the whole text")]

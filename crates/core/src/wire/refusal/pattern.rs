@@ -1,7 +1,7 @@
 //! One text of a table as a pattern, and its match with the beginning of a message.
 //!
-//! A pattern is written as a provider writes the text, with slots for what differs. Case does not matter, and quotes,
-//! backticks and backslashes are skipped on both sides. A slot ends at the first place where the pattern continues:
+//! A pattern is written as a provider writes the text, with variables for what differs. Case does not matter, and quotes,
+//! backticks and backslashes are skipped on both sides. A variable ends at the first place where the pattern continues:
 //! there is no backtracking.
 
 use super::{
@@ -9,12 +9,12 @@ use super::{
     ids::{self, QUOTE_MARKS},
 };
 
-/// Bytes of the longest slot: for an id and the quotes around it.
-const SLOT_BYTES_MAX: usize = 264;
+/// Bytes of the longest variable: for an id and the quotes around it.
+const VARIABLE_BYTES_MAX: usize = 264;
 /// Number of marks in a row that are skipped.
 const QUOTE_MARKS_MAX: usize = 4;
-/// Largest number of slots of a pattern.
-const SLOTS_MAX: usize = 8;
+/// Largest number of variables of a pattern.
+const VARIABLES_MAX: usize = 8;
 
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) struct Pattern {
 enum PatternPiece {
     /// Text without quotes.
     Literal(Box<[u8]>),
-    Slot(SlotKind),
+    Variable(VariableKind),
 }
 
 /// Text that differs from message to message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SlotKind {
+enum VariableKind {
     /// `<ids>`: an id; at the end of a pattern a list of ids, separated by commas or blanks.
     Ids,
     /// `<place>`: the rest of a place in the body, such as `3.content.0`: numbers and known names.
@@ -44,8 +44,8 @@ enum SlotKind {
     Words,
 }
 
-impl SlotKind {
-    /// Every slot, with its name.
+impl VariableKind {
+    /// Every variable, with its name.
     const NAMES: [(&str, Self); 5] = [
         ("ids", Self::Ids),
         ("place", Self::Place),
@@ -54,7 +54,7 @@ impl SlotKind {
         ("words", Self::Words),
     ];
 
-    /// Returns `true` if the byte cannot belong to the slot.
+    /// Returns `true` if the byte cannot belong to the variable.
     const fn ends_at(self, byte: u8) -> bool {
         match self {
             Self::Words => byte == b'\n',
@@ -62,7 +62,7 @@ impl SlotKind {
         }
     }
 
-    /// Returns `true` if these bytes are what the slot stands for.
+    /// Returns `true` if these bytes are what the variable stands for.
     fn accepts(self, gap: &[u8], place_names: &[String]) -> bool {
         match self {
             Self::Ids | Self::Word | Self::Words => true,
@@ -89,27 +89,27 @@ pub(super) struct PatternMatch<'t> {
 }
 
 impl Pattern {
-    /// Compiles a pattern. `<<` stands for `<`. Fails if a slot is unknown or directly follows another one.
+    /// Compiles a pattern. `<<` stands for `<`. Fails if a variable is unknown or directly follows another one.
     pub(super) fn compile(text: &str) -> Result<Self, RowFault> {
         let (mut pieces, mut literal, mut rest) = (Vec::new(), Vec::new(), text);
         while let Some(letter) = rest.chars().next() {
             if let Some(after) = rest.strip_prefix("<<") {
                 literal.push(b'<');
                 rest = after;
-            } else if let Some(slot) = rest.strip_prefix('<') {
-                let unknown = || RowFault::UnknownSlot(text.to_owned());
-                let (name, after) = slot.split_once('>').ok_or_else(unknown)?;
-                let (_, slot) = SlotKind::NAMES
+            } else if let Some(variable) = rest.strip_prefix('<') {
+                let unknown = || RowFault::UnknownVariable(text.to_owned());
+                let (name, after) = variable.split_once('>').ok_or_else(unknown)?;
+                let (_, variable) = VariableKind::NAMES
                     .iter()
                     .find(|(known, _)| *known == name)
                     .ok_or_else(unknown)?;
                 if literal.is_empty() && !pieces.is_empty() {
-                    return Err(RowFault::JoinedSlots(text.to_owned()));
+                    return Err(RowFault::JoinedVariables(text.to_owned()));
                 }
                 if !literal.is_empty() {
                     pieces.push(PatternPiece::Literal(std::mem::take(&mut literal).into()));
                 }
-                pieces.push(PatternPiece::Slot(*slot));
+                pieces.push(PatternPiece::Variable(*variable));
                 rest = after;
             } else {
                 let (piece, after) = rest.split_at(letter.len_utf8());
@@ -121,23 +121,23 @@ impl Pattern {
         if !literal.is_empty() {
             pieces.push(PatternPiece::Literal(literal.into()));
         }
-        let slots = pieces.iter().filter(|piece| matches!(piece, PatternPiece::Slot(_)));
-        if slots.count() > SLOTS_MAX {
-            return Err(RowFault::TooManySlots(text.to_owned()));
+        let variables = pieces.iter().filter(|piece| matches!(piece, PatternPiece::Variable(_)));
+        if variables.count() > VARIABLES_MAX {
+            return Err(RowFault::TooManyVariables(text.to_owned()));
         }
         Ok(Self { pieces })
     }
 
-    /// Returns the number of bytes that are not slots: the more of them, the more the pattern says.
+    /// Returns the number of bytes that are not variables: the more of them, the more the pattern says.
     pub(super) fn literal_bytes(&self) -> usize {
         self.literals().map(<[u8]>::len).sum()
     }
 
-    /// Returns the pieces of text between the slots, in lower case and without quotes.
+    /// Returns the pieces of text between the variables, in lower case and without quotes.
     pub(super) fn literals(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().filter_map(|piece| match piece {
             PatternPiece::Literal(literal) => Some(&**literal),
-            PatternPiece::Slot(_) => None,
+            PatternPiece::Variable(_) => None,
         })
     }
 
@@ -145,7 +145,7 @@ impl Pattern {
     pub(super) fn is_open(&self) -> bool {
         matches!(
             self.pieces.last(),
-            None | Some(PatternPiece::Slot(SlotKind::Ids | SlotKind::Words))
+            None | Some(PatternPiece::Variable(VariableKind::Ids | VariableKind::Words))
         )
     }
 
@@ -154,26 +154,26 @@ impl Pattern {
         let (mut found, mut rest) = (Vec::new(), text);
         let mut pieces = self.pieces.iter();
         while let Some(piece) = pieces.next() {
-            let slot = match piece {
+            let variable = match piece {
                 PatternPiece::Literal(literal) => {
                     rest = match_literal(literal, rest)?;
                     continue;
                 }
-                PatternPiece::Slot(slot) => *slot,
+                PatternPiece::Variable(variable) => *variable,
             };
             let (gap, after) = match pieces.next() {
-                Some(PatternPiece::Literal(next)) => find_slot_end(next, rest, slot)?,
-                // Nothing delimits a slot at the end of a pattern, so it takes a whole list.
-                _ if slot == SlotKind::Ids => {
+                Some(PatternPiece::Literal(next)) => find_variable_end(next, rest, variable)?,
+                // Nothing delimits a variable at the end of a pattern, so it takes a whole list.
+                _ if variable == VariableKind::Ids => {
                     found.extend(ids::read_id_list(rest));
                     return Some(PatternMatch { ids: found, rest: &[] });
                 }
-                _ => rest.split_at(slot_width(rest, slot)),
+                _ => rest.split_at(variable_width(rest, variable)),
             };
-            if !slot.accepts(gap, place_names) {
+            if !variable.accepts(gap, place_names) {
                 return None;
             }
-            if slot == SlotKind::Ids {
+            if variable == VariableKind::Ids {
                 found.extend(ids::parse_id(gap).filter(|id| !found.contains(id)));
             }
             rest = after;
@@ -201,15 +201,15 @@ fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
     Some(rest)
 }
 
-/// Returns the number of bytes that a slot at the beginning of `text` may take.
-fn slot_width(text: &[u8], slot: SlotKind) -> usize {
-    let bytes = text.iter().take(SLOT_BYTES_MAX);
-    bytes.take_while(|byte| !slot.ends_at(**byte)).count()
+/// Returns the number of bytes that a variable at the beginning of `text` may take.
+fn variable_width(text: &[u8], variable: VariableKind) -> usize {
+    let bytes = text.iter().take(VARIABLE_BYTES_MAX);
+    bytes.take_while(|byte| !variable.ends_at(**byte)).count()
 }
 
-/// Returns the bytes of a slot, up to the first position at which `literal` matches, and the text after that literal.
-fn find_slot_end<'t>(literal: &[u8], text: &'t [u8], slot: SlotKind) -> Option<(&'t [u8], &'t [u8])> {
-    (0..=slot_width(text, slot)).find_map(|length| {
+/// Returns the bytes of a variable, up to the first position at which `literal` matches, and the text after that literal.
+fn find_variable_end<'t>(literal: &[u8], text: &'t [u8], variable: VariableKind) -> Option<(&'t [u8], &'t [u8])> {
+    (0..=variable_width(text, variable)).find_map(|length| {
         let (gap, rest) = text.split_at_checked(length)?;
         match_literal(literal, rest).map(|after| (gap, after))
     })

@@ -9,7 +9,7 @@ use super::{
     pattern::{Pattern, is_place},
 };
 
-/// Fewest bytes of text in a row, apart from slots.
+/// Fewest bytes of text in a row, apart from variables.
 const LITERAL_BYTES_MIN: usize = 16;
 /// Largest number of sentences that may follow the text of a row, with what gateways append.
 const SENTENCES_MAX: usize = 6;
@@ -139,7 +139,7 @@ impl RefusalTable {
         Some(FoundRefusal { row, refusal })
     }
 
-    /// Matches a row with the beginning of `led`. Returns the bytes that matched besides slots, and the ids.
+    /// Matches a row with the beginning of `led`. Returns the bytes that matched besides variables, and the ids.
     fn match_row(&self, row: &RefusalRow, led: LedText<'_>) -> Option<(usize, Vec<String>)> {
         let matches = row.texts.iter().filter_map(|text| {
             let found = text.match_start(led.text, &self.place_names)?;
