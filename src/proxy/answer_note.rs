@@ -1,9 +1,11 @@
 //! The owner of what answers carry, and the note under which one answer's values are stored.
 
+use std::sync::Arc;
+
 use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
-    keys::profiles::Profiles,
+    keys::profiles::ProfilePool,
     keys::rotation::ProfileId,
     recall::{ContinuityScope, RecallStore},
     repair::{CallKey, CarriedIdentity, ContinuityKind},
@@ -14,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct ContinuityOwner {
     pub(super) recall: RecallStore,
-    pub(super) profiles: Profiles,
+    pub(super) pool: Arc<ProfilePool>,
     pub(super) caller: Caller,
     pub(super) wire: Wire,
     pub(super) upstream: String,
@@ -37,7 +39,7 @@ impl ContinuityOwner {
 
     /// Returns the organisation of a profile. Empty for the client's own credential.
     pub(super) fn organisation_of(&self, profile: Option<ProfileId>) -> String {
-        let name = profile.map(|id| self.profiles.organisation_name(&self.upstream, id));
+        let name = profile.map(|id| self.pool.organisation_name(id));
         name.unwrap_or_default()
     }
 }

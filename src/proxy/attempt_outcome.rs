@@ -6,7 +6,7 @@ use super::{answer_note::AnswerNote, late_results::LateResults, owned_ids::Objec
 use crate::{
     auth::Caller,
     clock,
-    keys::profiles::{ObservedAttempt, Profiles},
+    keys::profiles::{ObservedAttempt, ProfilePool},
     ledger::RecordName,
     policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
     session_table::{AnswerEnd, AnsweredRequest, SessionTable},
@@ -16,7 +16,7 @@ use crate::{
 /// The description of one attempt, and everything that learns its outcome.
 #[derive(Debug)]
 pub(super) struct AttemptOutcome {
-    pub(super) profiles: Profiles,
+    pub(super) pool: Arc<ProfilePool>,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) attempt: ObservedAttempt,
     pub(super) caller: Caller,
@@ -39,7 +39,7 @@ pub(super) struct AttemptOutcome {
 impl AttemptOutcome {
     /// Reports the verdict to the profile and its endpoint.
     pub(super) fn report_verdict(self, verdict: Verdict, hints: &LimitHints) {
-        self.profiles
+        self.pool
             .record_attempt(&self.attempt, verdict, hints, clock::std_now());
     }
 

@@ -7,6 +7,7 @@ use super::{
     credential::{self, Account, KeyUse},
     data_path::DataPath,
     error::ProxyError,
+    exchange_route::ExchangeRoute,
     guard::RequestRefusal,
     headers::{self, is_signed},
 };
@@ -17,7 +18,6 @@ use crate::{
         principal::{USER_BYTES_MAX, presented_secrets},
         shared_keys::is_shared_key,
     },
-    provider::Route,
     server::budget::BudgetClient,
     server::{ClientConnection, client_network},
 };
@@ -27,11 +27,11 @@ use crate::{
 /// Refuses a client that lacks a required client token. Removes tokens that stand beside a credential for the provider.
 pub(super) fn identify_caller<'p, B>(
     path: &'p DataPath,
-    route: &Route<'_>,
+    route: &ExchangeRoute<'_>,
     request: &mut Request<B>,
 ) -> Result<(Caller, Option<&'p str>), ProxyError> {
     // With profiles the client uses the operator's credentials, which needs a client token if any is configured.
-    let has_profiles = path.profiles.has_profiles(&route.upstream.name);
+    let has_profiles = route.pool.has_profiles();
     let tokens = &path.settings.client_tokens;
     let removed = if has_profiles {
         // All credentials of the client are removed later.

@@ -1,6 +1,6 @@
 //! Continuity of one request: which dropped values its body gets back, and what its answer carries.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -9,13 +9,15 @@ use super::{
     answer_note::{AnswerNote, ContinuityOwner},
     catch_core_panic::catch_core_panic,
     data_path::DataPath,
+    exchange_route::ExchangeRoute,
     fact_scope::FactScope,
 };
 use crate::{
     auth::Caller,
     conversation::Finding,
+    keys::profiles::ProfilePool,
     keys::rotation::ProfileId,
-    provider::{ProviderKind, Route, ServerHash},
+    provider::{ProviderKind, ServerHash},
     recall::{CarriedValue, FactKey, ValueName, ValueState},
     repair::{
         Action, ContinuityGap, ContinuityKind, ContinuityRules, Paired, PairingContext, RepairPolicy, RepairReport,
@@ -99,7 +101,7 @@ impl RequestContinuity {
     /// Creates the continuity of a request. `None` if its answer carries nothing that any provider wants back.
     pub(super) fn new(
         path: &DataPath,
-        route: &Route<'_>,
+        route: &ExchangeRoute<'_>,
         wire: Wire,
         context: ContinuityContext<'_>,
         may_pin: bool,
@@ -122,7 +124,7 @@ impl RequestContinuity {
         Some(Self {
             owner: ContinuityOwner {
                 recall: path.recall.clone(),
-                profiles: path.profiles.clone(),
+                pool: Arc::clone(route.pool),
                 caller: context.caller,
                 wire,
                 upstream: route.upstream.name.clone(),
@@ -132,7 +134,7 @@ impl RequestContinuity {
             server: route.server,
             telemetry: path.telemetry.clone(),
             rules,
-            presumed: presumed_organisation(path, &route.upstream.name, context.pinned_profile),
+            presumed: presumed_organisation(route.pool, context.pinned_profile),
             kinds,
             client_body: client_body.clone(),
             last_message,
@@ -394,12 +396,12 @@ impl Drop for RequestContinuity {
 }
 
 /// Returns the organisation that will serve the request, as far as it is certain before a profile is chosen.
-fn presumed_organisation(path: &DataPath, upstream: &str, pinned_profile: Option<&str>) -> Option<String> {
-    if !path.profiles.has_profiles(upstream) {
+fn presumed_organisation(pool: &ProfilePool, pinned_profile: Option<&str>) -> Option<String> {
+    if !pool.has_profiles() {
         return Some(String::new());
     }
-    if let Some(id) = pinned_profile.and_then(|label| path.profiles.find_profile(upstream, label)) {
-        return Some(path.profiles.organisation_name(upstream, id));
+    if let Some(id) = pinned_profile.and_then(|label| pool.find_profile(label)) {
+        return Some(pool.organisation_name(id));
     }
-    path.profiles.common_organisation(upstream)
+    pool.common_organisation()
 }

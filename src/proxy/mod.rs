@@ -16,6 +16,7 @@ mod data_path;
 mod error;
 mod error_shape;
 mod exchange_log;
+mod exchange_route;
 mod exhausted_pool;
 mod fact_memory;
 mod fact_scope;

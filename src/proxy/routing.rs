@@ -6,16 +6,20 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 
-use super::{data_path::DataPath, error::ProxyError, guard::RequestRefusal};
-use crate::provider::{Route, RouteError};
+use super::{data_path::DataPath, error::ProxyError, exchange_route::ExchangeRoute, guard::RequestRefusal};
+use crate::provider::RouteError;
 
 /// Finds the route of a request.
-pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Result<Route<'p>, ProxyError> {
+pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Result<ExchangeRoute<'p>, ProxyError> {
     // A request without a path cannot be routed: `/` leads to the answer with the base URLs.
     let root = PathAndQuery::from_static("/");
     let target = request.uri().path_and_query().unwrap_or(&root);
-    path.routes
-        .find_route(request.method(), target, request.headers())
+    let found = path.routes.find_route(request.method(), target, request.headers());
+    found
+        .map(|route| ExchangeRoute {
+            pool: path.profiles.pool(&route.upstream.name),
+            route,
+        })
         .map_err(|reason| match reason {
             RouteError::BadPath => ProxyError::Refused(RequestRefusal::Path),
             RouteError::UnknownPath => no_route(path, request, None),

@@ -238,6 +238,35 @@ def floors(imports):
     return max(map(of, imports), default=0)
 
 
+ENUM = re.compile(r"^(?:pub(?:\([^)]*\))? )?enum (\w+)[^{]*\{\n(.*?)^\}", re.M | re.S)
+BODY = re.compile(
+    r"^( *)(?:pub(?:\([^)]*\))? )?(?:const |async )*fn (\w+)[^;{]*\{\n(.*?)^\1\}$", re.M | re.S
+)
+
+
+def twins(files):
+    """Returns pairs of enums with the same variants, all without data: one idea with two homes."""
+    homes = collections.defaultdict(list)
+    for file in files:
+        for name, body in ENUM.findall("\n".join(file.lines) + "\n"):
+            variants = re.findall(r"^    ([A-Z]\w*)(?: = [^,]+)?,", body, re.M)
+            if len(variants) > 1 and not re.search(r"^    [A-Z]\w*[({ ](?!=)", body, re.M):
+                homes[frozenset(variants)].append(f"{file.path} {name}")
+    return [places for places in homes.values() if len(places) > 1]
+
+
+def chains(files):
+    """Returns names whose definitions call another of the same name on something else, with the number of such links."""
+    links = collections.Counter()
+    for file in files:
+        # What a trait demands of each implementation is no chain.
+        for _, name, body in BODY.findall(TRAIT_IMPL.sub("", "\n".join(file.lines) + "\n")):
+            calls = re.findall(rf"([\w.()\]]*)[.:]{name}\(", body)
+            if "_" in name and any(not call.endswith("self") for call in calls):
+                links[name] += 1
+    return {name: count + 1 for name, count in links.items() if count > 1}
+
+
 def keys():
     """The keys of the configuration, and the old ones that are still read."""
     text = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path("src/config/file").glob("*.rs"))
@@ -289,6 +318,8 @@ def main():
     passing = [(file, *found) for file in files for found in file.passing_on()]
     small = [file for file in files if len(file.code()) <= SMALL]
 
+    alike, chained = twins(files), chains(files)
+
     def share(part, whole):
         return 100 * len(part) / max(1, len(whole))
 
@@ -306,6 +337,8 @@ def main():
     print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
     print(f"inherent impl blocks in another file         {len(foreign)}")
     print(f"functions that only pass on                  {len(passing)} ({sum(lines for *_, lines in passing)} lines)")
+    print(f"twin enums                                   {len(alike)}")
+    print(f"names with more than 2 definitions in a chain {len(chained)}")
     print(f"files                                        {len(files)} ({len(small)} of up to {SMALL} code lines)")
     print(f"packages of a Linux release build            {packages()}")
     print(f"import circles inside folders                {len(rounds)}")
@@ -318,6 +351,10 @@ def main():
             print(f"type {name}: {', '.join(places)}")
         for file, at, text in asked:
             print(f"doc {file.path}:{at} {text}")
+        for places in alike:
+            print(f"twins {', '.join(places)}")
+        for name, count in sorted(chained.items()):
+            print(f"chain {name}: {count} definitions")
         for place in foreign:
             print(f"impl {place}")
         for circle in rounds:

@@ -16,8 +16,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use renewal::{CredentialFetcher, RenewedProfile, renew_forever};
 
 use crate::{
-    keys::profiles::{ProfileCredentials, Profiles},
-    keys::{credential_source::CredentialSource, rotation::ProfileId},
+    keys::credential_source::CredentialSource,
+    keys::profiles::{ProfileCredential, Profiles},
     server::Tasks,
     upstream::{ProxyEnvironment, Sender, UpstreamSettings},
 };
@@ -38,9 +38,8 @@ pub struct EndpointClient(Option<Sender>);
 impl EndpointClient {
     /// Creates the client if a profile needs it, with this TLS. `tasks` runs its connections.
     pub fn new(profiles: &Profiles, settings: &UpstreamSettings, tasks: &Tasks, tls: ClientConfig) -> Self {
-        let credentials = profiles.credentials();
         let is_endpoint = |source: &CredentialSource| matches!(source, CredentialSource::AwsContainer { .. });
-        if !credentials.sourced_profiles().any(|(_, _, source)| is_endpoint(source)) {
+        if !profiles.sourced_credentials().any(|(_, source)| is_endpoint(source)) {
             return Self(None);
         }
         // The agents of ECS and EKS are on this machine, where no forward proxy can reach them.
@@ -64,9 +63,8 @@ impl RenewalTasks {
             before.tasks.close();
             before.tasks.clone()
         });
-        let credentials = profiles.credentials();
-        for (upstream, id, source) in credentials.sourced_profiles() {
-            let Some(work) = renewal_work(&credentials, upstream, id, source, client) else {
+        for (credential, source) in profiles.sourced_credentials() {
+            let Some(work) = renewal_work(credential, source, client) else {
                 continue;
             };
             let (stop, ended) = (started.stop.clone(), ended.clone());
@@ -95,13 +93,11 @@ type RenewalWork = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Returns the work for one profile; `None` if its source needs a client that does not exist.
 fn renewal_work(
-    credentials: &ProfileCredentials,
-    upstream: &str,
-    id: ProfileId,
+    credential: ProfileCredential,
     source: &CredentialSource,
     client: &EndpointClient,
 ) -> Option<RenewalWork> {
-    let profile = RenewedProfile::new(credentials.clone(), upstream, id, source)?;
+    let profile = RenewedProfile::new(credential, source)?;
     Some(match source.clone() {
         CredentialSource::Token { command, .. } => Box::pin(renew_forever(profile, ProgramFetcher::for_token(command))),
         CredentialSource::AwsProcess { command, scope } => {

@@ -11,11 +11,10 @@ use tokio::time;
 use crate::{
     auth::{Credential, Profile},
     clock,
-    keys::profiles::ProfileCredentials,
+    keys::profiles::ProfileCredential,
     keys::{
         credential_source::CredentialSource,
         credential_source::{RefreshClock, SOURCE_TIMEOUT, SourceFailure, SuppliedCredential},
-        rotation::ProfileId,
     },
 };
 
@@ -33,9 +32,7 @@ pub trait CredentialFetcher: Send {
 /// A profile whose credential is renewed.
 #[derive(Clone, Debug)]
 pub struct RenewedProfile {
-    credentials: ProfileCredentials,
-    upstream: String,
-    id: ProfileId,
+    credential: ProfileCredential,
     /// The profile's name.
     label: String,
     /// The configuration key of the source.
@@ -46,17 +43,10 @@ pub struct RenewedProfile {
 
 impl RenewedProfile {
     /// Creates the handle of one profile. `None` if it does not exist.
-    pub fn new(
-        credentials: ProfileCredentials,
-        upstream: &str,
-        id: ProfileId,
-        source: &CredentialSource,
-    ) -> Option<Self> {
-        let label = credentials.profile(upstream, id)?.label.clone();
+    pub fn new(credential: ProfileCredential, source: &CredentialSource) -> Option<Self> {
+        let label = credential.profile()?.label.clone();
         Some(Self {
-            credentials,
-            upstream: upstream.to_owned(),
-            id,
+            credential,
             label,
             source: source.label(),
             interval: source.refresh_interval(),
@@ -65,13 +55,13 @@ impl RenewedProfile {
 
     /// Returns the profile with its present credential.
     pub(super) fn profile(&self) -> Option<Arc<Profile>> {
-        self.credentials.profile(&self.upstream, self.id)
+        self.credential.profile()
     }
 
     /// Stores another key in place of the present one.
     pub(super) fn replace_credential(&self, credential: Credential) {
-        self.credentials.replace_credential(&self.upstream, self.id, credential);
-        let (upstream, profile) = (self.upstream.as_str(), self.label.as_str());
+        self.credential.replace(credential);
+        let (upstream, profile) = (self.credential.upstream(), self.label.as_str());
         tracing::info!(
             upstream,
             profile,
@@ -81,26 +71,26 @@ impl RenewedProfile {
 
     /// Logs that the files of the profile cannot be used.
     pub(super) fn warn_of_file(&self, path: &std::path::Path, why: &dyn std::fmt::Display) {
-        let (upstream, profile, path) = (self.upstream.as_str(), self.label.as_str(), path.display());
+        let (upstream, profile, path) = (self.credential.upstream(), self.label.as_str(), path.display());
         tracing::warn!(upstream, profile, %path, %why, "cannot read the file of a profile's key: the old key stays");
     }
 
     /// Logs that the files of the profile can be used again.
     pub(super) fn note_recovery(&self) {
-        let (upstream, profile) = (self.upstream.as_str(), self.label.as_str());
+        let (upstream, profile) = (self.credential.upstream(), self.label.as_str());
         tracing::info!(upstream, profile, "the file of a profile's key can be read again");
     }
 
     /// Stores the outcome of one run. Returns the time of the next.
     fn record_run(&self, run: Result<SuppliedCredential, SourceFailure>, clock: &mut RefreshClock) -> Instant {
         let now = clock::std_now();
-        let (upstream, profile, source) = (self.upstream.as_str(), self.label.as_str(), self.source);
-        let had_none = self.credentials.next_refresh(upstream, self.id).is_none();
+        let (upstream, profile, source) = (self.credential.upstream(), self.label.as_str(), self.source);
+        let had_none = self.credential.next_refresh().is_none();
         match run {
             Ok(supplied) => {
                 let life = supplied.expires_at.map(|end| end.saturating_sub(clock::system_time()));
                 let due = now + clock.record_success(life, self.interval);
-                self.credentials.renew_credential(upstream, self.id, supplied, due);
+                self.credential.renew(supplied, due);
                 let seconds = life.map(|life| life.as_secs());
                 if had_none {
                     tracing::info!(upstream, profile, source, seconds, "credential obtained");
@@ -111,7 +101,7 @@ impl RenewedProfile {
             }
             Err(failure) => {
                 let delay = clock.record_failure();
-                self.credentials.record_source_failure(upstream, self.id, failure);
+                self.credential.record_source_failure(failure);
                 let retry_seconds = delay.as_secs();
                 let message = if had_none {
                     "failed to obtain a credential: the profile cannot be used"
@@ -127,20 +117,20 @@ impl RenewedProfile {
     /// Sleeps until `due`. Wakes early if the credential has expired by the system's clock, or if the provider refuses
     /// it.
     async fn sleep_until(&self, due: Instant, last_run: Instant) {
-        let had_valid = self.credentials.next_refresh(&self.upstream, self.id).is_some();
+        let had_valid = self.credential.next_refresh().is_some();
         loop {
             let now = clock::std_now();
             if now >= due {
                 return;
             }
-            if had_valid && self.credentials.next_refresh(&self.upstream, self.id).is_none() {
-                self.credentials.note_expiry(&self.upstream, self.id);
+            if had_valid && self.credential.next_refresh().is_none() {
+                self.credential.note_expiry();
                 return;
             }
             tokio::select! {
                 () = time::sleep_until(due.min(now + SLEEP_MAX).into()) => {}
-                () = self.credentials.await_refusal(&self.upstream, self.id) => {
-                    if self.credentials.next_refresh(&self.upstream, self.id).is_some() {
+                () = self.credential.await_refusal() => {
+                    if self.credential.next_refresh().is_some() {
                         // A source that supplies refused credentials must not be asked without a pause.
                         time::sleep_until(due.min(last_run + REFUSED_INTERVAL).into()).await;
                         return;
@@ -155,7 +145,7 @@ impl RenewedProfile {
 pub async fn renew_forever(profile: RenewedProfile, mut fetcher: impl CredentialFetcher) {
     let mut clock = RefreshClock::default();
     // A reload takes the present credential over, with the time of its refresh.
-    let mut due = profile.credentials.next_refresh(&profile.upstream, profile.id);
+    let mut due = profile.credential.next_refresh();
     let mut last_run = clock::std_now();
     loop {
         if let Some(due) = due {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    ProfilePool, Profiles,
+    ProfilePool,
     credential_cell::{CredentialCell, CredentialStatus},
     lock_shared,
 };
@@ -11,9 +11,8 @@ use crate::{
     auth::{Credential, Profile},
     clock,
     keys::{
-        credential_source::CredentialSource,
         credential_source::{SourceFailure, SuppliedCredential},
-        rotation::{ProfileId, ProfileQuery},
+        rotation::{ProfileId, ProfileQuery, Rotation},
     },
 };
 
@@ -28,109 +27,98 @@ pub struct LackingProfile {
     pub failure: Option<SourceFailure>,
 }
 
-/// The handle of all profiles' credentials. Cheap to clone.
+/// The credential of one profile, for the task that renews it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ProfileCredentials {
-    profiles: Profiles,
+pub struct ProfileCredential {
+    pool: Arc<ProfilePool>,
+    id: ProfileId,
 }
 
-impl ProfileCredentials {
+impl ProfileCredential {
     /// Creates the handle.
-    pub(super) const fn new(profiles: Profiles) -> Self {
-        Self { profiles }
+    pub(super) fn new(pool: &Arc<ProfilePool>, id: ProfileId) -> Self {
+        let pool = Arc::clone(pool);
+        Self { pool, id }
     }
 
-    /// Returns every profile whose credential has a source: its upstream, its id and the source.
-    pub fn sourced_profiles(&self) -> impl Iterator<Item = (&str, ProfileId, &CredentialSource)> {
-        self.profiles.0.pools.iter().flat_map(|(name, pool)| {
-            let cells = pool.credentials.iter().enumerate();
-            cells.filter_map(|(id, cell)| Some((name.as_str(), id, cell.source()?)))
-        })
+    /// Returns the upstream's name.
+    pub fn upstream(&self) -> &str {
+        &self.pool.upstream
     }
 
-    /// Returns a profile with its present credential.
-    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<Arc<Profile>> {
-        self.profiles.profile(upstream, id)
+    /// Returns the profile with its present credential.
+    pub fn profile(&self) -> Option<Arc<Profile>> {
+        self.pool.profile(self.id)
     }
 
-    /// Returns the time at which a source is asked again; `None` if the profile has no valid credential.
-    pub fn next_refresh(&self, upstream: &str, id: ProfileId) -> Option<Instant> {
-        let cell = self.find_cell(upstream, id).filter(|cell| cell.has_valid_credential());
+    /// Returns the time at which the source is asked again; `None` if the profile has no valid credential.
+    pub fn next_refresh(&self) -> Option<Instant> {
+        let cell = self.cell().filter(|cell| cell.has_valid_credential());
         cell?.load_present().due
     }
 
-    /// Waits until the provider refuses the credential of a profile.
-    pub async fn await_refusal(&self, upstream: &str, id: ProfileId) {
-        match self.find_cell(upstream, id) {
+    /// Waits until the provider refuses the credential.
+    pub async fn await_refusal(&self) {
+        match self.cell() {
             Some(cell) => cell.refused.notified().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Stores a credential that a profile's source has supplied. The source is asked again at `due`.
-    pub fn renew_credential(&self, upstream: &str, id: ProfileId, supplied: SuppliedCredential, due: Instant) {
-        self.change_credential(upstream, id, |pool, cell| {
-            let is_new = cell.store_credential(supplied, Some(due));
-            let mut rotation = lock_shared(&pool.rotation);
-            if is_new {
-                rotation.renew_credential(id, clock::std_now());
+    /// Stores a credential that the source has supplied. The source is asked again at `due`.
+    pub fn renew(&self, supplied: SuppliedCredential, due: Instant) {
+        self.change(|cell, rotation| {
+            if cell.store_credential(supplied, Some(due)) {
+                rotation.renew_credential(self.id, clock::std_now());
             }
-            rotation.set_credential_state(id, cell.credential_state());
+            rotation.set_credential_state(self.id, cell.credential_state());
         });
     }
 
-    /// Stores another key in place of a profile's credential. None of its cooldowns stays.
-    pub fn replace_credential(&self, upstream: &str, id: ProfileId, credential: Credential) {
-        self.change_credential(upstream, id, |pool, cell| {
+    /// Stores another key in place of the credential. None of its cooldowns stays.
+    pub fn replace(&self, credential: Credential) {
+        self.change(|cell, rotation| {
             let expires_at = None;
             cell.store_credential(SuppliedCredential { credential, expires_at }, None);
-            let organisation = pool
-                .profiles
-                .get(id)
-                .and_then(|profile| profile.organisation.as_deref());
-            lock_shared(&pool.rotation).replace_credential(id, organisation, clock::std_now());
+            let profile = self.pool.profiles.get(self.id);
+            let organisation = profile.and_then(|profile| profile.organisation.as_deref());
+            rotation.replace_credential(self.id, organisation, clock::std_now());
         });
     }
 
-    /// Notes that the credential of a profile has expired.
-    pub fn note_expiry(&self, upstream: &str, id: ProfileId) {
-        self.change_credential(upstream, id, |pool, cell| {
-            lock_shared(&pool.rotation).set_credential_state(id, cell.credential_state());
-        });
+    /// Notes that the credential has expired.
+    pub fn note_expiry(&self) {
+        self.change(|cell, rotation| rotation.set_credential_state(self.id, cell.credential_state()));
     }
 
-    /// Stores the failure of a profile's source. A credential that is still valid stays.
-    pub fn record_source_failure(&self, upstream: &str, id: ProfileId, failure: SourceFailure) {
-        self.change_credential(upstream, id, |pool, cell| {
+    /// Stores the failure of the source. A credential that is still valid stays.
+    pub fn record_source_failure(&self, failure: SourceFailure) {
+        self.change(|cell, rotation| {
             cell.set_failure(Some(failure));
-            lock_shared(&pool.rotation).set_credential_state(id, cell.credential_state());
+            rotation.set_credential_state(self.id, cell.credential_state());
         });
     }
 
-    fn find_cell(&self, upstream: &str, id: ProfileId) -> Option<&CredentialCell> {
-        self.profiles.find_pool(upstream)?.credentials.get(id)
+    fn cell(&self) -> Option<&CredentialCell> {
+        self.pool.credentials.get(self.id)
     }
 
-    fn change_credential(&self, upstream: &str, id: ProfileId, change: impl FnOnce(&ProfilePool, &CredentialCell)) {
-        let Some(pool) = self.profiles.find_pool(upstream) else {
-            return;
-        };
-        if let Some(cell) = pool.credentials.get(id) {
-            change(pool, cell);
-            pool.changed.notify_waiters();
-            self.profiles.0.telemetry.announce_profiles();
-            if let Some(cooldowns) = self.profiles.0.cooldowns.get() {
+    fn change(&self, change: impl FnOnce(&CredentialCell, &mut Rotation)) {
+        if let Some(cell) = self.cell() {
+            change(cell, &mut lock_shared(&self.pool.rotation));
+            self.pool.changed.notify_waiters();
+            self.pool.shared.telemetry.announce_profiles();
+            if let Some(cooldowns) = self.pool.shared.cooldowns.get() {
                 cooldowns.note_new_keys();
             }
         }
     }
+}
 
+impl ProfilePool {
     /// Returns the profiles that could serve a model, but have no valid credential.
-    pub fn lacking_profiles(&self, upstream: &str, ask: &ProfileQuery<'_>) -> Vec<LackingProfile> {
-        let pool = self.profiles.find_pool(upstream);
-        let pairs = pool
-            .into_iter()
-            .flat_map(|pool| pool.profiles.iter().zip(&pool.credentials));
+    pub fn lacking_profiles(&self, ask: &ProfileQuery<'_>) -> Vec<LackingProfile> {
+        let pairs = self.profiles.iter().zip(&self.credentials);
         let lacking = pairs.filter(|(profile, cell)| profile.allows_model(ask.model) && !cell.has_valid_credential());
         lacking
             .filter_map(|(profile, cell)| {
@@ -144,12 +132,13 @@ impl ProfileCredentials {
     }
 
     /// Returns the states of credentials with a source, by profile. All others are `None`.
-    pub fn credential_statuses(&self, upstream: &str) -> Vec<Option<CredentialStatus>> {
-        let cells = self.profiles.find_pool(upstream).map(|pool| pool.credentials.iter());
-        cells
-            .into_iter()
-            .flatten()
-            .map(CredentialCell::credential_status)
-            .collect()
+    pub fn credential_statuses(&self) -> Vec<Option<CredentialStatus>> {
+        let cells = self.credentials.iter();
+        cells.map(CredentialCell::credential_status).collect()
+    }
+
+    /// Returns the handle of a profile's credential.
+    pub fn credential(self: &Arc<Self>, id: ProfileId) -> ProfileCredential {
+        ProfileCredential::new(self, id)
     }
 }

@@ -12,36 +12,30 @@ mod shared_cooldowns;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::Notify;
 
 pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
-pub use profile_pool::{ProfilePlace, ReservedSlot};
-use profile_pool::{ProfilePool, RecordedAttempt};
+use profile_pool::PoolListeners;
+pub use profile_pool::{ObservedAttempt, ProfilePlace, ProfilePool, ReservedSlot, SelectedProfile};
 pub use shared_cooldowns::{SharedCooldownWorker, SharedCooldowns};
 
 use crate::{
-    auth::{Credential, Principal, Profile},
-    clock::{self, rfc3339_date},
+    auth::{Credential, Profile},
+    clock,
     keys::{
-        credential_source::CredentialSources,
-        rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
-            SharedCooldown,
-        },
+        credential_source::{CredentialSource, CredentialSources},
+        rotation::{PoolMember, ProfileId, ProfileStatus, Rotation, SharedCooldown},
     },
-    policy::{
-        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict, breaker::BreakerState,
-    },
-    printable::printable_word,
+    policy::{OnOrganisationChange, ProfileState, RotationSettings, breaker::BreakerState},
     telemetry::Telemetry,
 };
 use credential_cell::CredentialCell;
 pub use credential_cell::CredentialStatus;
-pub use credentials::{LackingProfile, ProfileCredentials};
+pub use credentials::{LackingProfile, ProfileCredential};
 
 /// The shared state of all upstreams. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -50,9 +44,9 @@ pub struct Profiles(Arc<SharedPools>);
 #[derive(Debug)]
 struct SharedPools {
     pools: BTreeMap<String, Arc<ProfilePool>>,
-    telemetry: Telemetry,
-    /// The cooldowns that other replicas share. Empty without any.
-    cooldowns: OnceLock<SharedCooldowns>,
+    /// The pool of an upstream that is not listed: it has no profiles.
+    unlisted: Arc<ProfilePool>,
+    listeners: Arc<PoolListeners>,
 }
 
 impl SharedPools {
@@ -71,46 +65,10 @@ impl SharedPools {
                     reason = cooldown.reason.label(),
                     "another replica has begun or ended a profile's cooldown"
                 );
-                self.telemetry.announce_profiles();
+                self.listeners.telemetry.announce_profiles();
             }
         }
     }
-}
-
-/// The outcome of a choice.
-#[derive(Debug)]
-pub struct SelectedProfile {
-    /// The profile, or the reason for none.
-    pub selection: Selection,
-    /// The place of the request; `None` unless it uses the profile now.
-    pub place: Option<ProfilePlace>,
-    /// The slot that the request waits for; `None` unless it waits.
-    pub slot: Option<ReservedSlot>,
-}
-
-/// One attempt, whose outcome is still unknown.
-#[derive(Clone, Debug)]
-pub struct ObservedAttempt {
-    /// The upstream that is used.
-    pub upstream: String,
-    /// The profile that is used; `None` for the client's own credential.
-    pub profile: Option<ProfileId>,
-    /// The model of the request.
-    pub model: Option<String>,
-    /// The template of the path; `None` if it is unknown.
-    pub path: Option<&'static str>,
-    /// The start of the attempt.
-    pub began: Instant,
-    /// The hash of the logical request: the same for each send, and for each retry of the client.
-    pub request: u64,
-    /// `true` if the attempt is the first of its exchange, and the client does not retry either.
-    pub is_first: bool,
-    /// `true` if a model answers such requests. Other answers prove nothing about the profile or the model's breaker.
-    pub asks_model: bool,
-    /// From 0 to 1: varies the length of a cooldown.
-    pub jitter: f64,
-    /// The caller, whose budget earns by a success and whose breaker counts failures.
-    pub payer: RetryPayer,
 }
 
 impl Profiles {
@@ -132,6 +90,10 @@ impl Profiles {
         settings: &RotationSettings,
         telemetry: Telemetry,
     ) -> Self {
+        let listeners = Arc::new(PoolListeners {
+            telemetry,
+            cooldowns: OnceLock::new(),
+        });
         let mut pool = |name: &str| {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(pool_member).collect();
@@ -144,6 +106,8 @@ impl Profiles {
                 rotation.set_credential_state(id, cell.credential_state());
             }
             Arc::new(ProfilePool {
+                upstream: name.to_owned(),
+                shared: Arc::clone(&listeners),
                 rotation: Mutex::new(rotation),
                 links: OnceLock::new(),
                 changed: Notify::new(),
@@ -153,28 +117,18 @@ impl Profiles {
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
-        let cooldowns = OnceLock::new();
+        let unlisted = pool("");
         Self(Arc::new(SharedPools {
             pools,
-            telemetry,
-            cooldowns,
+            unlisted,
+            listeners,
         }))
     }
 
     /// Shares cooldowns of keys with the other replicas of a ledger from now on, also after reloads.
     pub fn share_cooldowns(&self, cooldowns: &SharedCooldowns) {
-        drop(self.0.cooldowns.set(cooldowns.clone()));
+        drop(self.0.listeners.cooldowns.set(cooldowns.clone()));
         cooldowns.add_pools(&self.0);
-    }
-
-    /// Tells the other replicas of cooldowns that have begun and ended.
-    fn tell_cooldowns(&self, upstream: &str, changes: Vec<(Arc<Profile>, SharedCooldown)>) {
-        let Some(cooldowns) = self.0.cooldowns.get() else {
-            return;
-        };
-        for (profile, cooldown) in changes {
-            cooldowns.tell(upstream, &profile.credential, cooldown);
-        }
     }
 
     /// Takes over the state of `old` for profiles with the same name and credential or source, and for upstreams of the
@@ -184,7 +138,7 @@ impl Profiles {
     /// Call it before any other use.
     pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
-            let Some(known) = old.find_pool(name) else { continue };
+            let Some(known) = old.0.pools.get(name) else { continue };
             let same = |id: ProfileId| {
                 let cell = pool.credentials.get(id)?;
                 let before = known.credentials.iter().position(|old| cell.continues(old))?;
@@ -207,159 +161,22 @@ impl Profiles {
             *lock_shared(&links.present) = Arc::downgrade(pool);
         }
         // Last, so that what others have told meanwhile is applied to this state.
-        if let Some(cooldowns) = old.0.cooldowns.get() {
+        if let Some(cooldowns) = old.0.listeners.cooldowns.get() {
             self.share_cooldowns(cooldowns);
         }
     }
 
-    /// Returns `true` if requests to this upstream use profiles.
-    pub fn has_profiles(&self, upstream: &str) -> bool {
-        self.find_pool(upstream).is_some_and(|pool| !pool.profiles.is_empty())
+    /// Returns the pool of an upstream. One that is not listed has no profiles.
+    pub fn pool(&self, upstream: &str) -> &Arc<ProfilePool> {
+        self.0.pools.get(upstream).unwrap_or(&self.0.unlisted)
     }
 
-    /// Returns `true` if a profile of this upstream signs requests, which requires the whole body.
-    pub fn needs_body(&self, upstream: &str) -> bool {
-        let signs = |profile: &Profile| profile.credential.signs_requests();
-        self.find_pool(upstream)
-            .is_some_and(|pool| pool.profiles.iter().any(signs))
-    }
-
-    /// Returns a profile by its id, with its present credential.
-    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<Arc<Profile>> {
-        Some(self.find_pool(upstream)?.credentials.get(id)?.load_profile())
-    }
-
-    /// Returns the handle of the credentials that change.
-    pub fn credentials(&self) -> ProfileCredentials {
-        ProfileCredentials::new(self.clone())
-    }
-
-    /// Returns the id of the profile with this name.
-    pub fn find_profile(&self, upstream: &str, label: &str) -> Option<ProfileId> {
-        lock_shared(&self.find_pool(upstream)?.rotation).find_profile(label)
-    }
-
-    /// Returns the organisation of a profile, or the profile's own name if the organisation is not known.
-    pub fn organisation_name(&self, upstream: &str, id: ProfileId) -> String {
-        let pool = self.find_pool(upstream);
-        pool.map_or_else(String::new, |pool| lock_shared(&pool.rotation).organisation_name(id))
-    }
-
-    /// Returns the only organisation of an upstream's profiles. `None` if there are several.
-    pub fn common_organisation(&self, upstream: &str) -> Option<String> {
-        let pool = self.find_pool(upstream)?;
-        let rotation = lock_shared(&pool.rotation);
-        let mut names = (0..pool.profiles.len()).map(|id| rotation.organisation_name(id));
-        let first = names.next()?;
-        names.all(|name| name == first).then_some(first)
-    }
-
-    /// Selects the profile of a send; `None` if the upstream has no profiles.
-    pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<SelectedProfile> {
-        let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
-        // The lock is released before telemetry is called.
-        let (selection, slot) = pool.select_sendable(ask, now);
-        let mut place = None;
-        if let Selection::Use { id, moved, .. } = selection {
-            // Limits of models do not concern other requests.
-            place = (!ask.asks_no_model).then(|| ProfilePlace::new(pool, id));
-            if let Some(moved) = moved {
-                let from = pool
-                    .profiles
-                    .get(moved.from)
-                    .map_or("", |profile| profile.label.as_str());
-                self.0.telemetry.record_rotation(upstream, from, moved.cause.label());
-            }
-        }
-        let slot = slot.map(|(id, slot)| ReservedSlot::new(pool, id, ask.model, slot));
-        Some(SelectedProfile { selection, place, slot })
-    }
-
-    /// Takes a place in a profile that was not selected; `None` if the profile does not exist.
-    pub fn take_place(&self, upstream: &str, id: ProfileId) -> Option<ProfilePlace> {
-        let pool = self.find_pool(upstream).filter(|pool| id < pool.profiles.len())?;
-        lock_shared(&pool.rotation).take_place(id);
-        Some(ProfilePlace::new(pool, id))
-    }
-
-    /// Returns a future that ends when the profiles have changed, so that a request which waits should ask again.
-    ///
-    /// `None` if the upstream does not exist.
-    pub fn pool_changed(&self, upstream: &str) -> Option<Notified<'_>> {
-        self.find_pool(upstream).map(|pool| pool.changed.notified())
-    }
-
-    /// Returns the time until a profile may be used for a request; `None` if no time helps.
-    pub fn soonest_use(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Duration> {
-        lock_shared(&self.find_pool(upstream)?.rotation).soonest_use(ask, now)
-    }
-
-    /// Records a limit that the head of a success reports as used up.
-    pub fn record_empty(&self, upstream: &str, id: ProfileId, model: Option<&str>, empty: EmptyQuota, now: Instant) {
-        if let Some(pool) = self.find_pool(upstream) {
-            lock_shared(&pool.rotation).record_empty(id, model, empty, now);
-        }
-    }
-
-    /// Returns the profile that a lane has left, if it can be used for a request that only it accepts.
-    pub fn former_profile(
-        &self,
-        upstream: &str,
-        from: ProfileId,
-        ask: &ProfileQuery<'_>,
-        now: Instant,
-    ) -> Option<ProfileId> {
-        lock_shared(&self.find_pool(upstream)?.rotation).former_profile(from, ask, now)
-    }
-
-    /// Records the outcome of one attempt in the rotation, the breaker and the retry budget.
-    pub fn record_attempt(&self, attempt: &ObservedAttempt, verdict: Verdict, hints: &LimitHints, now: Instant) {
-        let (upstream, model) = (attempt.upstream.as_str(), attempt.model.as_deref());
-        let Some(pool) = self.find_pool(upstream) else {
-            return;
-        };
-        self.0.telemetry.count_attempt(upstream, verdict.class.label());
-        // An answer on a path without a model has limits of its own.
-        if let Some(id) = attempt.profile.filter(|_| attempt.asks_model) {
-            let report = AttemptReport {
-                verdict,
-                model,
-                path: attempt.path,
-                hints: *hints,
-                began: attempt.began,
-                jitter: attempt.jitter,
-            };
-            let RecordedAttempt { began, changes } = pool.apply_attempt(id, &report, now);
-            self.tell_cooldowns(upstream, changes);
-            if let Some(reason) = began {
-                let statuses = lock_shared(&pool.rotation).profile_statuses(now);
-                let usable = statuses.iter().zip(&pool.profiles);
-                let left = usable.filter(|(status, profile)| status.serves(model) && profile.allows_model(model));
-                log_cooldown(attempt, (reason, verdict), statuses.get(id), left.count(), now);
-                // Dashboards must not wait for the next refresh.
-                self.0.telemetry.announce_profiles();
-            }
-        }
-        lock_shared(&pool.links().endpoint).note_attempt(attempt, verdict, now);
-    }
-
-    /// Stores the organisation that a profile's answers name.
-    pub fn learn_organisation(&self, upstream: &str, id: ProfileId, organisation: &str) {
-        if let Some(pool) = self.find_pool(upstream) {
-            pool.learn_organisation(id, organisation);
-        }
-    }
-
-    /// Pays for a retry after `class`; returns `false` if the budget of the caller or of the upstream is used up.
-    pub fn pay_for_retry(&self, upstream: &str, payer: &RetryPayer, class: Class, now: Instant) -> bool {
-        self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.links().endpoint).pay_for_retry(payer, class, now))
-    }
-
-    /// Returns `true` if a breaker of an endpoint and model blocks the proxy's own retries for this caller.
-    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, caller: Principal, now: Instant) -> bool {
-        self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.links().endpoint).is_breaker_open(model, caller, now))
+    /// Returns every credential that has a source, with the source.
+    pub fn sourced_credentials(&self) -> impl Iterator<Item = (ProfileCredential, &CredentialSource)> {
+        self.0.pools.values().flat_map(|pool| {
+            let cells = pool.credentials.iter().enumerate();
+            cells.filter_map(|(id, cell)| Some((ProfileCredential::new(pool, id), cell.source()?)))
+        })
     }
 
     /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
@@ -382,17 +199,7 @@ impl Profiles {
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear_cooldowns(&self, upstream: &str, label: &str) -> bool {
-        let Some(pool) = self.find_pool(upstream) else {
-            return false;
-        };
-        let mut rotation = lock_shared(&pool.rotation);
-        let id = rotation.find_profile(label);
-        let is_cleared = id.is_some_and(|id| rotation.clear_cooldowns(id, clock::std_now()));
-        let changes = rotation.take_changes();
-        drop(rotation);
-        self.tell_cooldowns(upstream, pool.with_profiles(changes));
-        pool.changed.notify_waiters();
-        is_cleared
+        self.pool(upstream).clear_cooldowns(label)
     }
 
     /// Updates the gauges. Cooldowns end without an event, so the gauges must be refreshed.
@@ -402,6 +209,7 @@ impl Profiles {
                 for state in ProfileState::ALL {
                     let is = profile.state == state;
                     self.0
+                        .listeners
                         .telemetry
                         .set_profile_state(upstream, &profile.label, state.label(), is);
                 }
@@ -410,41 +218,13 @@ impl Profiles {
         for (upstream, breakers) in self.breaker_statuses(now) {
             for standing in BreakerState::ALL {
                 let count = breakers.iter().filter(|breaker| breaker.state == standing).count();
-                self.0.telemetry.set_breaker_count(upstream, standing.label(), count);
+                self.0
+                    .listeners
+                    .telemetry
+                    .set_breaker_count(upstream, standing.label(), count);
             }
         }
     }
-
-    fn find_pool(&self, upstream: &str) -> Option<&Arc<ProfilePool>> {
-        self.0.pools.get(upstream)
-    }
-}
-
-/// Logs a cooldown that an attempt of a profile has begun or extended: its end, and the number of profiles that are
-/// left for the model.
-fn log_cooldown(
-    attempt: &ObservedAttempt,
-    (reason, verdict): (Reason, Verdict),
-    profile: Option<&ProfileStatus>,
-    left: usize,
-    now: Instant,
-) {
-    let cooldown = profile.and_then(|profile| profile.cooldown_of(reason, attempt.model.as_deref()));
-    let until = cooldown.map(|cooldown| clock::system_time() + cooldown.until.saturating_duration_since(now));
-    let only_model = cooldown.and_then(|cooldown| cooldown.model.as_deref());
-    tracing::warn!(
-        upstream = attempt.upstream,
-        profile = profile.map(|profile| &*profile.label),
-        reason = reason.label(),
-        // Missing if the cooldown is for every model.
-        model = only_model.map(|model| printable_word(model.as_bytes())),
-        until = until.map(rfc3339_date),
-        left,
-        status = verdict.evidence.map(|evidence| evidence.status),
-        statement = verdict.evidence.map(|evidence| evidence.statement),
-        path = attempt.path,
-        "profile cooldown started or extended"
-    );
 }
 
 fn pool_member(profile: &Profile) -> PoolMember {

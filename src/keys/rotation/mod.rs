@@ -19,7 +19,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use crate::policy::ProfileState;
 use choice::{PROBE_INTERVAL, ProfileSelector};
 pub use cooldown::Cooldown;
 use cooldowns::ProfileCooldowns;

@@ -95,9 +95,7 @@ pub(super) async fn build_request(
 ) -> Result<Request<BoxedBody>, ProxyError> {
     let passes = later_passes(attempts, log);
     let (path, upstream) = (attempts.path, attempts.route.upstream);
-    let profile = attempts
-        .profile
-        .and_then(|id| path.profiles.profile(&upstream.name, id));
+    let profile = attempts.profile.and_then(|id| attempts.route.pool.profile(id));
     let signs = profile
         .as_deref()
         .is_some_and(|profile| profile.credential.signs_requests());

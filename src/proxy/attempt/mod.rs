@@ -23,7 +23,7 @@ use crate::{
         ACCOUNT_PHRASES, Class, LimitHints, Observation, Verdict, VerdictScope, billed_organisation, classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
     },
-    provider::Route,
+    proxy::exchange_route::ExchangeRoute,
     recall::KeyedFact,
     session_table::AnsweredRequest,
     telemetry::events::ModelRequest,
@@ -35,7 +35,7 @@ use send::{HeadTimeout, to_proxy_error};
 /// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn run_attempts(
     path: &DataPath,
-    route: &Route<'_>,
+    route: &ExchangeRoute<'_>,
     mut outgoing: OutgoingRequest,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
@@ -79,7 +79,7 @@ pub(super) async fn run_attempts(
 /// The attempts of one exchange.
 struct Attempts<'x> {
     path: &'x DataPath,
-    route: &'x Route<'x>,
+    route: &'x ExchangeRoute<'x>,
     outgoing: OutgoingRequest,
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
     /// Boxed, because most exchanges end without a refusal.
@@ -172,12 +172,7 @@ impl Attempts<'_> {
         log.profile_place = profile_place;
         // Retries are counted per credential.
         self.retries_on_key = 0;
-        let profiles = &self.path.profiles;
-        let label = |id| {
-            profiles
-                .profile(self.route.upstream.name.as_str(), id)
-                .map(|profile| profile.label.clone())
-        };
+        let label = |id| Some(self.route.pool.profile(id)?.label.clone());
         log.event.profile = label(id);
         if let Some(moved) = moved {
             // Only the first profile counts: the history's reasoning comes from there.
@@ -280,10 +275,9 @@ impl Attempts<'_> {
     fn describe_attempt(&self, log: &ExchangeLog) -> Box<AttemptOutcome> {
         let context = &self.outgoing.body.context;
         Box::new(AttemptOutcome {
-            profiles: self.path.profiles.clone(),
+            pool: Arc::clone(self.route.pool),
             sessions: Arc::clone(&self.path.sessions),
             attempt: ObservedAttempt {
-                upstream: self.upstream_name().to_owned(),
                 profile: self.profile,
                 model: context.model.clone(),
                 // Only a profile has limits for each path.
@@ -326,9 +320,7 @@ impl Attempts<'_> {
         // With the client's own credential no retry follows an answer, so its errors are relayed unread.
         if binding != CredentialBinding::Passthrough {
             if let (Some(id), Some(organisation)) = (self.profile, billed_organisation(answer.headers())) {
-                self.path
-                    .profiles
-                    .learn_organisation(self.upstream_name(), id, organisation);
+                self.route.pool.learn_organisation(id, organisation);
             }
             if answer.status().as_u16() >= 400 {
                 // Boxed like the hold below, to keep the future of an exchange small.
@@ -412,12 +404,10 @@ impl Attempts<'_> {
         match next {
             // Budgets bound the retries of all exchanges of the caller together, and of the upstream.
             NextStep::Retry(delay)
-                if self.path.profiles.pay_for_retry(
-                    self.upstream_name(),
-                    &self.retry_payer(log),
-                    class,
-                    clock::std_now(),
-                ) =>
+                if self
+                    .route
+                    .pool
+                    .pay_for_retry(&self.retry_payer(log), class, clock::std_now()) =>
             {
                 self.retries_on_key += 1;
                 // A limit that is no cooldown of the profile has no end for which a request could wait there.
@@ -456,9 +446,7 @@ impl Attempts<'_> {
         }
         let mut answer = tried.result?;
         if tried.verdict.class != Class::Success {
-            let profile = self
-                .profile
-                .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
+            let profile = self.profile.and_then(|id| self.route.pool.profile(id));
             // An error may repeat the operator's key, which is not the client's.
             if let Some(profile) = profile {
                 answer.mask_credential(&profile.credential);
@@ -485,8 +473,7 @@ impl Attempts<'_> {
             rotations: self.rotations,
             binding: context.credential_binding,
             client_retries: context.client_retries > 0,
-            breaker_open: self.path.profiles.is_breaker_open(
-                self.upstream_name(),
+            breaker_open: self.route.pool.is_breaker_open(
                 context.model.as_deref(),
                 context.caller.principal(),
                 clock::std_now(),

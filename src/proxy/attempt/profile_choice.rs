@@ -82,13 +82,10 @@ async fn choose_when_ready(
     };
     // Given back if the client leaves, or if no profile can serve the request after all.
     let mut reserved: Option<ReservedSlot> = None;
-    let path = attempts.path;
+    let pool = attempts.route.pool;
     loop {
         // Created before the choice, so that no change is missed.
-        let Some(changed) = path.profiles.pool_changed(attempts.upstream_name()) else {
-            return Ok(());
-        };
-        let mut changed = pin!(changed);
+        let mut changed = pin!(pool.await_change());
         let ask = query(attempts, false);
         let ask = ProfileQuery {
             wait: QueryWait {
@@ -98,10 +95,7 @@ async fn choose_when_ready(
             pinned: own.or(ask.pinned),
             ..ask
         };
-        let Some(selected) = path
-            .profiles
-            .select_profile(attempts.upstream_name(), &ask, clock::std_now())
-        else {
+        let Some(selected) = pool.select_profile(&ask, clock::std_now()) else {
             // The upstream has no profiles.
             return Ok(());
         };
@@ -157,8 +151,7 @@ async fn wait_for_change(changed: Pin<&mut Notified<'_>>, until: std::time::Inst
 /// Returns the error for a request that no profile can serve.
 fn no_profile_error(attempts: &Attempts<'_>, none: NoneAvailable) -> ProxyError {
     let upstream = attempts.upstream_name().to_owned();
-    let credentials = attempts.path.profiles.credentials();
-    let lacking = credentials.lacking_profiles(&upstream, &query(attempts, false));
+    let lacking = attempts.route.pool.lacking_profiles(&query(attempts, false));
     let wait = none
         .until
         .map(|until| until.saturating_duration_since(clock::std_now()));
@@ -185,10 +178,7 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
         },
         ..query(attempts, other_quota)
     };
-    let selected = attempts
-        .path
-        .profiles
-        .select_profile(attempts.upstream_name(), &ask, now);
+    let selected = attempts.route.pool.select_profile(&ask, now);
     let Some((Selection::Use { id, moved, .. }, profile_place)) = selected.map(|one| (one.selection, one.place)) else {
         return false;
     };
@@ -218,11 +208,11 @@ pub(super) fn return_to_former(attempts: &mut Attempts<'_>, class: Class, log: &
     }
     // Tried once: another error of this class is final.
     attempts.former_profile = None;
-    let (profiles, ask) = (&attempts.path.profiles, query(attempts, false));
-    let former = profiles.former_profile(attempts.upstream_name(), left, &ask, clock::std_now());
+    let (pool, ask) = (attempts.route.pool, query(attempts, false));
+    let former = pool.former_profile(left, &ask, clock::std_now());
     let Some(former) = former else { return false };
     attempts.tried_profiles.extend(attempts.profile);
-    let profile_place = profiles.take_place(attempts.upstream_name(), former);
+    let profile_place = pool.take_place(former);
     attempts.use_profile(former, profile_place, None, log);
     true
 }
@@ -230,7 +220,7 @@ pub(super) fn return_to_former(attempts: &mut Attempts<'_>, class: Class, log: &
 /// Describes the request to the choice of a profile.
 pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> ProfileQuery<'a> {
     let context = &attempts.outgoing.body.context;
-    let find_profile = |label: &str| attempts.path.profiles.find_profile(attempts.upstream_name(), label);
+    let find_profile = |label: &str| attempts.route.pool.find_profile(label);
     ProfileQuery {
         lane: attempts.lane_key,
         asks_no_model: !attempts.route.asks_model,
@@ -283,11 +273,7 @@ pub(super) fn correct_retry_after(attempts: &Attempts<'_>, answer: &mut Provider
         tried: &[],
         ..query(attempts, false)
     };
-    let soonest = attempts
-        .path
-        .profiles
-        .soonest_use(attempts.upstream_name(), &ask, clock::std_now());
-    if let Some(wait) = soonest {
+    if let Some(wait) = attempts.route.pool.soonest_use(&ask, clock::std_now()) {
         answer.shorten_retry_after(whole_seconds(wait));
     }
 }
@@ -299,7 +285,7 @@ pub(super) fn record_empty_quota(attempts: &Attempts<'_>, answer: &ProviderAnswe
         return;
     };
     if let Some(empty) = EmptyQuota::read(answer.headers(), clock::system_time()) {
-        let (profiles, model) = (&attempts.path.profiles, attempts.outgoing.body.context.model.as_deref());
-        profiles.record_empty(attempts.upstream_name(), id, model, empty, clock::std_now());
+        let model = attempts.outgoing.body.context.model.as_deref();
+        attempts.route.pool.record_empty(id, model, empty, clock::std_now());
     }
 }

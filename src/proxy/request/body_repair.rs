@@ -22,7 +22,6 @@ use crate::{
     conversation::Outline,
     ledger::Unread,
     policy::retry::CredentialBinding,
-    provider::Route,
     proxy::{
         catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
@@ -30,6 +29,7 @@ use crate::{
         data_path::{DataPath, OnOutage},
         error::ProxyError,
         exchange_log::ExchangeLog,
+        exchange_route::ExchangeRoute,
         headers::forbids_edits,
         heavy_body::{HEAVY_CALLS_MIN, is_heavy_pass},
         late_delivery::LedgerWait,
@@ -48,7 +48,7 @@ pub(super) struct BodyRepair<'x> {
     pub(super) path: &'x DataPath,
     /// Client whose share of the budgets the body uses.
     pub(super) client: BudgetClient,
-    pub(super) route: &'x Route<'x>,
+    pub(super) route: &'x ExchangeRoute<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) wire: Wire,
     /// Effective mode. The body of a signed request is observed only, whatever the mode.

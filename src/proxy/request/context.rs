@@ -22,6 +22,7 @@ use crate::{
         continuity::{ContinuityContext, RequestContinuity},
         data_path::DataPath,
         exchange_log::ExchangeLog,
+        exchange_route::ExchangeRoute,
         headers,
         late_results::LateResults,
         owned_ids::NamedObjects,
@@ -171,7 +172,7 @@ impl RequestContext {
 #[derive(Debug)]
 pub(in crate::proxy) struct ContextBuilder<'s> {
     pub(in crate::proxy) path: &'s DataPath,
-    pub(in crate::proxy) route: &'s Route<'s>,
+    pub(in crate::proxy) route: &'s ExchangeRoute<'s>,
     pub(in crate::proxy) headers: &'s HeaderMap,
     pub(in crate::proxy) caller: Caller,
     pub(in crate::proxy) budget_client: BudgetClient,
@@ -329,7 +330,7 @@ impl ContextBuilder<'_> {
 
     /// Returns the origin of the credential, and what the body binds it to.
     fn credential_binding(&self, outline: &Outline, hints: ClientHints) -> CredentialBinding {
-        if !self.path.profiles.has_profiles(&self.route.upstream.name) {
+        if !self.route.pool.has_profiles() {
             CredentialBinding::Passthrough
         } else if outline.names_remote_state || hints.has_turn_state {
             // Another profile would not find the state, and a second send could repeat its effect.

@@ -8,12 +8,12 @@ use crate::{
     auth::Caller,
     conversation::Finding,
     ledger::Unread,
-    provider::Route,
     proxy::{
         catch_core_panic::catch_core_panic,
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
+        exchange_route::ExchangeRoute,
         fact_scope::FactScope,
         headers::forbids_edits,
         response_chain::{ChainRequest, WithoutDeadId},
@@ -27,7 +27,7 @@ use crate::{
 /// The removal of dead ids from the body of one request.
 pub(super) struct DeadIdRemoval<'x> {
     pub(super) path: &'x DataPath,
-    pub(super) route: &'x Route<'x>,
+    pub(super) route: &'x ExchangeRoute<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) wire: Wire,
     /// Mode of the request. The body of a signed request is observed only, whatever the mode.
@@ -100,7 +100,7 @@ impl DeadIdRemoval<'_> {
         let request = self.chain_request(caller, plain, None);
         let removed = request.remove_dead_id(plain).filter(|removed| removed.id == id)?;
         // Any edit would break the client's own signature.
-        let has_profile = path.profiles.has_profiles(&self.route.upstream.name);
+        let has_profile = self.route.pool.has_profiles();
         let is_signed = forbids_edits(self.headers, self.route.target.query(), has_profile);
         Some(DeadResponse {
             removed,

@@ -47,6 +47,7 @@ use crate::{
     auth::Caller,
     conversation::Outline,
     provider::Route,
+    proxy::exchange_route::ExchangeRoute,
     recall::LedgerBudget,
     repair::{Action, Mode, RepairReport},
     server::ClientConnection,
@@ -66,7 +67,7 @@ const OBJECT_BODY_MAX: usize = 1024 * 1024;
 /// Turns the client's request into the outgoing request.
 pub(super) async fn prepare_request(
     path: &DataPath,
-    route: &Route<'_>,
+    route: &ExchangeRoute<'_>,
     caller: Caller,
     request: Request<BoxedBody>,
     log: &mut ExchangeLog,
@@ -151,7 +152,7 @@ async fn read_or_stream(
 ) -> Result<(Payload, Bytes), ProxyError> {
     let (path, route) = (owners.path, owners.route);
     // Providers whose requests are signed have no such objects.
-    if path.profiles.needs_body(&route.upstream.name) || !owners.needs_body(caller, &parts.headers) {
+    if route.pool.needs_body() || !owners.needs_body(caller, &parts.headers) {
         let payload = uninspected_payload(path, route, client, parts, body).await?;
         return Ok((payload, Bytes::new()));
     }
@@ -171,12 +172,12 @@ async fn read_or_stream(
 /// Returns the payload of a body that is not inspected: in memory if a signature needs it, else streamed.
 async fn uninspected_payload(
     path: &DataPath,
-    route: &Route<'_>,
+    route: &ExchangeRoute<'_>,
     client: BudgetClient,
     parts: &Parts,
     body: ClientBody,
 ) -> Result<Payload, ProxyError> {
-    if path.profiles.needs_body(&route.upstream.name) {
+    if route.pool.needs_body() {
         let share = path.budgets.memory.open(client, body.claimed_len());
         let collected = body.collect_up_to(path.settings.inspect_bytes_max, share).await;
         // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.

@@ -9,9 +9,9 @@ use http::{
 
 use crate::{
     auth::Caller,
-    provider::Route,
     proxy::{
         data_path::DataPath,
+        exchange_route::ExchangeRoute,
         owned_ids::{NamedObjects, depends_on_body},
     },
     recall::{LedgerBudget, ObjectScope},
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct OwnerLookup<'x> {
     pub(super) path: &'x DataPath,
-    pub(super) route: &'x Route<'x>,
+    pub(super) route: &'x ExchangeRoute<'x>,
     pub(super) method: &'x Method,
 }
 
@@ -57,13 +57,13 @@ impl OwnerLookup<'_> {
             let look = |deadline| store.find_owners(caller, &names, deadline);
             let owners = ledger_budget.spend(look).await;
             // An owner that is no longer configured owns nothing.
-            let is_present = |label: &Arc<str>| self.path.profiles.find_profile(upstream, label).is_some();
+            let is_present = |label: &Arc<str>| self.route.pool.find_profile(label).is_some();
             objects.set_owners(owners.into_iter().map(|owner| owner.filter(is_present)));
         }
         objects
     }
 
     fn has_profiles(&self) -> bool {
-        self.path.profiles.has_profiles(&self.route.upstream.name)
+        self.route.pool.has_profiles()
     }
 }

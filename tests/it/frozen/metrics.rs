@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use antiphon::{
     conversation::{Finding, FindingKind},
-    keys::rotation::ProfileState,
+    policy::ProfileState,
     policy::{Reason, Side, breaker},
     repair::{Action, RepairReport},
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},

@@ -2,9 +2,10 @@
 
 use antiphon::{
     conversation::{CallFault, FindingKind, FlawKind, InputFault, NameFault},
-    keys::{credential_source::SourceFailure, rotation::ProfileState},
+    keys::credential_source::SourceFailure,
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
+    policy::ProfileState,
     policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},
     provider::{BUILT_IN, ProviderKind, RESERVED_NAMES},
     proxy::RequestRefusal,

@@ -272,8 +272,8 @@ async fn a_key_that_a_reload_or_its_source_adds_has_the_cooldown_of_another_repl
             let settings = RotationSettings::default();
             other.reload(Profiles::new(["anthropic"], all, &settings, Telemetry::default()));
         } else {
-            let credentials = other.shared.profiles.credentials();
-            credentials.replace_credential("anthropic", 0, profile("a", None, 1).credential);
+            let credential = other.shared.profiles.pool("anthropic").credential(0);
+            credential.replace(profile("a", None, 1).credential);
         }
         other.until(other.now() + SECOND).await;
         let used = reached(&other, ask("s2", 2)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Caller, Principal},
-    keys::rotation::ProfileState,
+    policy::ProfileState,
     policy::{Reason, Side, breaker},
     provider::BUILT_IN,
     session::TurnMark,

@@ -65,7 +65,6 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         ..LimitHints::default()
     };
     let shown = ObservedAttempt {
-        upstream: "anthropic".to_owned(),
         profile: Some(profile),
         model: Some(MODEL.to_owned()),
         path: None,
@@ -81,7 +80,11 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         },
     };
     let verdict = Verdict::from_class(class);
-    world.shared.profiles.record_attempt(&shown, verdict, &hints, now);
+    world
+        .shared
+        .profiles
+        .pool("anthropic")
+        .record_attempt(&shown, verdict, &hints, now);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,9 +14,8 @@ use antiphon::{
     keys::{
         credential_source::CredentialSource,
         credential_source::{CommandLine, SourceFailure, SuppliedCredential},
-        rotation::ProfileState,
     },
-    policy::{Reason, RotationSettings},
+    policy::{ProfileState, Reason, RotationSettings},
     telemetry::Telemetry,
 };
 use tokio::time::Instant;
@@ -112,7 +111,7 @@ fn world(script: &Script, others: &str) -> World {
 }
 
 fn renewed(profiles: &Profiles) -> RenewedProfile {
-    RenewedProfile::new(profiles.credentials(), UPSTREAM, 0, &source()).unwrap()
+    RenewedProfile::new(profiles.pool(UPSTREAM).credential(0), &source()).unwrap()
 }
 
 /// Sends a request of its own session. Returns its status, and the labels or numbers of the credentials used for it.
@@ -161,7 +160,7 @@ async fn a_failed_source_leaves_the_old_token_until_its_end_and_then_the_other_p
     assert_eq!(view(&world, UPSTREAM, "a").state, ProfileState::Disabled);
     // The lane that had the renewed profile moves on too.
     assert_eq!(reached(&world, 0).await, (200, "b".to_owned()));
-    let status = world.shared.profiles.credentials().credential_statuses(UPSTREAM);
+    let status = world.shared.profiles.pool(UPSTREAM).credential_statuses();
     assert_eq!(status[0].as_ref().unwrap().last_failure, Some("exit_status"));
     assert_eq!(status[1], None);
 }
@@ -262,7 +261,7 @@ async fn another_key_has_no_cooldown_and_no_learned_organisation() {
     );
     let replace = |text: &str| {
         let key = Credential::Key(Secret::new(format!("{CANARY}{text}")));
-        world.shared.profiles.credentials().replace_credential(UPSTREAM, 0, key);
+        world.shared.profiles.pool(UPSTREAM).credential(0).replace(key);
     };
     replace("c");
     let status = view(&world, UPSTREAM, "a");
@@ -316,7 +315,7 @@ async fn a_reload_keeps_the_token_of_an_unchanged_source() {
     let kept = build(source());
     assert_eq!(state(&kept), ProfileState::Ready);
     assert!(matches!(
-        &kept.profile(UPSTREAM, 0).unwrap().credential,
+        &kept.pool(UPSTREAM).profile(0).unwrap().credential,
         Credential::Bearer(_)
     ));
     // Its refresh is due when it would have been without the reload: not at once, and not later.

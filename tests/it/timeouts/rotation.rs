@@ -7,10 +7,10 @@ use std::{
 
 use antiphon::{
     keys::rotation::{
-        AttemptReport, ChangeCause, CredentialState, LaneBindings, PoolMember, ProfileId, ProfileQuery, ProfileState,
-        Rotation, Selection,
+        AttemptReport, ChangeCause, CredentialState, LaneBindings, PoolMember, ProfileId, ProfileQuery, Rotation,
+        Selection,
     },
-    policy::{Class, LimitHints, Reason, Verdict, VerdictScope},
+    policy::{Class, LimitHints, ProfileState, Reason, Verdict, VerdictScope},
 };
 use proptest::prelude::*;
 

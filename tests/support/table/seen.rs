@@ -202,7 +202,6 @@ fn own_key() -> HeaderMap {
 pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
     let now = Instant::now().into_std();
     let shown = ObservedAttempt {
-        upstream: upstream.to_owned(),
         profile: None,
         model: Some(MODEL.to_owned()),
         path: None,
@@ -219,7 +218,11 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         },
     };
     let (verdict, hints) = (Verdict::from_class(class), LimitHints::default());
-    world.shared.profiles.record_attempt(&shown, verdict, &hints, now);
+    world
+        .shared
+        .profiles
+        .pool(upstream)
+        .record_attempt(&shown, verdict, &hints, now);
 }
 
 /// Returns the endpoint's change after the one initial failure: `works`, or added failures.

@@ -98,11 +98,10 @@ struct BreakerView {
 pub(in crate::api::admin) fn profiles_page(pools: &Profiles, dates: DateConverter) -> ProfilesPage {
     // Read once, so that all states of the page are of the same moment.
     let now = clock::std_now();
-    let credentials = pools.credentials();
     let mut profiles = Vec::new();
     for (upstream, views) in pools.profile_statuses(now) {
         // Both lists are in the order of the configuration.
-        let views = views.into_iter().zip(credentials.credential_statuses(upstream));
+        let views = views.into_iter().zip(pools.pool(upstream).credential_statuses());
         profiles.extend(views.map(|(view, credential)| profile_view(upstream, view, credential, &dates)));
     }
     let mut breakers = Vec::new();

@@ -1,15 +1,14 @@
 //! An exchange whose request was refused, as a recovery sees it.
 
 use super::{base::RecoveryContext, sent_history::SentHistory};
-use crate::{
-    provider::Route,
-    proxy::{continuity::ContinuityPlan, data_path::DataPath, request::OutgoingBody},
+use crate::proxy::{
+    continuity::ContinuityPlan, data_path::DataPath, exchange_route::ExchangeRoute, request::OutgoingBody,
 };
 
 /// An exchange whose request was refused, as a recovery sees it.
 pub(super) struct RefusedExchange<'s> {
     pub(super) path: &'s DataPath,
-    pub(super) route: &'s Route<'s>,
+    pub(super) route: &'s ExchangeRoute<'s>,
     /// `true` if the lane has left another profile.
     pub(super) profile_left: bool,
     pub(super) history: &'s mut SentHistory,
