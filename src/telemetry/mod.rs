@@ -191,7 +191,7 @@ impl Telemetry {
 
     /// Records a new pinned result by its kind: `moved`, `restored` or `placeholder`.
     pub fn record_pinned_result(&self, kind: &'static str) {
-        self.metrics.repairs.frozen_results.count([kind]);
+        self.metrics.repairs.frozen_answers.count([kind]);
     }
 
     /// Records a value that was put back, by its kind and its source: `noted` or `neutral`.

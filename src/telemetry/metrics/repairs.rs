@@ -70,8 +70,8 @@ metric_table! {
             "Results that were left out of a request because no message of its history can contain them yet",
         );
         unrepairable: Counter = page.counter("unrepairable", "Findings that no allowed repair action could repair");
-        frozen_results: CounterFamily<1> = page.counters(
-            "frozen_results",
+        frozen_answers: CounterFamily<1> = page.counters(
+            "frozen_answers",
             "Answers that the proxy gave to tool calls, by kind; each is pinned, so that every later request contains the same \
              one, except unread: a placeholder for a call about which the ledger did not answer",
             LabelSpace::closed([("row", &PINNED_ANSWERS)]),
