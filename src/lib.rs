@@ -40,12 +40,12 @@
 //!   very same handle goes upstream.
 //! * A body that cannot be read never fails an exchange: it passes through, with a counted reason. The exception is a
 //!   body above the inspection limit in strict mode.
-//! * A plan is a function of body, rules, policy and known answers: not of a clock, counter, random number or host.
+//! * A plan is a function of body, rules, policy and known results: not of a clock, counter, random number or host.
 //! * Repairing a repaired body adds no edit.
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
 //! * Imports go up the map only; no room but `app`, `demo` and `cli` imports `config`.
 //! * Only an observation on an exchange's own connection to the provider affects a profile or an endpoint. Only the six
-//!   classes with a [`Reason`](policy::Reason) put a profile into cooldown. Each attempt is reported once.
+//!   classes with a [`CooldownReason`](policy::CooldownReason) put a profile into cooldown. Each attempt is reported once.
 //! * A profile without a valid credential is not chosen. That is no cooldown, and an expired credential is never sent.
 //! * A path that uses no model changes no profile and no breaker. A text affects a profile only as one of the
 //!   provider's whole sentences: the client may have written any other text.
@@ -73,8 +73,8 @@
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
 //! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `proxy/send_failure.rs`,
 //!   `wire/error_shape.rs`.
-//! * Why does a call have this answer? `repair/answers.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
-//!   result appended there? `proxy/late_delivery.rs` (where) and `proxy/lacking_results.rs` (which).
+//! * Why does a call have this result? `repair/call_results.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
+//!   result appended there? `proxy/late_text_insertion.rs` (where) and `proxy/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.
 //! * Why was a call answered that no body contains? `repair/remote_calls.rs`, `proxy/fact_memory.rs`. Why did a
 //!   placeholder replace a result? `repair/bound_thinking.rs`.

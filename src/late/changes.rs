@@ -5,7 +5,7 @@ use super::{
     calls::CallQuery,
     events::Notices,
     matching,
-    pending::delivery_value,
+    posted_results::delivery_value,
     records::{RecordedCall, RecordedCallState},
 };
 use crate::{

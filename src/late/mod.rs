@@ -27,6 +27,7 @@ mod job_worker;
 mod jobs;
 mod json_pointer;
 mod leave_reason;
+mod match_queue;
 pub mod matching;
 mod message_list;
 mod noted_calls;
@@ -35,7 +36,7 @@ mod other_replicas;
 mod outbox;
 mod page;
 mod parking;
-mod pending;
+mod posted_results;
 mod posting;
 mod queries;
 mod read_result;
@@ -47,7 +48,6 @@ pub mod records;
 mod request_marks;
 mod retention;
 mod settings;
-mod settle_queue;
 mod settling;
 mod store_inner;
 mod surfaces;
@@ -287,16 +287,16 @@ impl LateStore {
     }
 
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
-    /// with the hash of a client's answer that contains the result.
-    pub fn find_posted(
+    /// with the hash of a client's own result that contains it.
+    pub fn known_posted(
         &self,
         caller: Caller,
         names: impl Iterator<Item = RecordName>,
     ) -> Vec<(RecordName, Option<u64>)> {
-        self.0.posted.find_posted(caller.principal(), names)
+        self.0.posted.known_posted(caller.principal(), names)
     }
 
-    /// Notes that a client's answer, by its hash, contains the posted result of its call. Does not wait.
+    /// Notes that a client's own result, by its hash, contains the posted result of its call. Does not wait.
     pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
         self.0.posted.note_contained(caller.principal(), call, answer);
         self.queue_job(LateJob::Delivered(caller.principal(), call));
@@ -323,7 +323,7 @@ impl LateStore {
     }
 
     /// Returns the number of results that wait for the caller, from memory: 0 until they were loaded.
-    pub fn pending_count(&self, caller: Caller) -> usize {
+    pub fn waiting_count(&self, caller: Caller) -> usize {
         if self.is_used() {
             self.0.posted.count_waiting(caller.principal(), clock::unix_time())
         } else {

@@ -9,7 +9,7 @@ use super::{
     LateError, LateStore, matching,
     page::{ListCursor, Page, PageScan},
     parking,
-    pending::delivery_value,
+    posted_results::delivery_value,
     record_names,
     records::{ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult},
     request_marks::is_in_request,
@@ -123,7 +123,7 @@ impl<'l> RowReader<'l> {
             list,
             now: clock::unix_time(),
             unsettled: if list == OperatorList::Parked {
-                late.0.settle_queue.queued_indexes()
+                late.0.match_queue.queued_indexes()
             } else {
                 HashSet::new()
             },

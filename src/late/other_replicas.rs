@@ -7,7 +7,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, pending::delivery_value, queries};
+use super::{
+    LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, posted_results::delivery_value, queries,
+};
 use crate::{
     auth::Principal,
     clock,

@@ -90,7 +90,7 @@ pub(super) async fn park_result(
             post_outcome
         }
         SettleOutcome::TooEarly(at) => {
-            late.0.settle_queue.add(record_names::call_index(named.call_id), at);
+            late.0.match_queue.add(record_names::call_index(named.call_id), at);
             PostOutcome::Parked {
                 until: parked_until(late, made_at),
             }
@@ -152,7 +152,7 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
                 late.0.awaited.remove(&record.key);
                 tracing::debug!(?outcome, "a parked result was matched with its call");
             }
-            Ok(SettleOutcome::TooEarly(at)) => late.0.settle_queue.add(index, at),
+            Ok(SettleOutcome::TooEarly(at)) => late.0.match_queue.add(index, at),
             Ok(SettleOutcome::NotRecorded) => {}
             // An error of one result must not delay the others.
             Err(error) => last_error = Some(error),
@@ -174,10 +174,10 @@ pub(super) async fn settle_and_expire(store: Weak<LateStoreInner>, missed: &Noti
             next_expiry = Some(clock::now() + EXPIRY_INTERVAL);
         }
         let now = clock::unix_time();
-        for index in late.0.settle_queue.take_due(now) {
+        for index in late.0.match_queue.take_due(now) {
             late.queue_job(LateJob::Settle(index));
         }
-        let queue = Arc::clone(&late.0.settle_queue);
+        let queue = Arc::clone(&late.0.match_queue);
         // Dropped while waiting: this task must not keep the store alive.
         drop(late);
         let until_due = queue.first_due().map(|at| at.saturating_sub(now));

@@ -9,7 +9,7 @@ use super::{
     calls::{CallQuery, FoundResult},
     matching,
     page::{ListCursor, Page, PageScan},
-    pending::{Reading, delivery_value},
+    posted_results::{Reading, delivery_value},
     read_result::ReadResult,
     record_names,
     records::{RecordedCall, StoredContent},
@@ -306,7 +306,7 @@ impl LateStore {
             // Unknown is not none.
             return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
         }
-        Ok(self.pending_count(caller))
+        Ok(self.waiting_count(caller))
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

@@ -3,7 +3,7 @@
 use super::{
     intents::records::IntentRecord,
     outbox::OutgoingRecord,
-    pending::delivery_value,
+    posted_results::delivery_value,
     records::{ParkedResult, RecordedCall, RefusedResult},
 };
 use crate::{

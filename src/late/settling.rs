@@ -9,7 +9,7 @@ use super::{
     events::Notices,
     feed, intents,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
-    pending::delivery_value,
+    posted_results::delivery_value,
     record_names,
     records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
     request_marks::is_in_request,
@@ -101,9 +101,9 @@ pub(super) async fn settle_named(
             return Ok(Some(SettleOutcome::NotRecorded));
         }
         let principal = Principal::from_bytes(record.key.principal);
-        let settles_at = call.opened_at + late.0.settings.settling;
-        if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
-            return Ok(Some(SettleOutcome::TooEarly(settles_at)));
+        let certain_at = call.opened_at + late.0.settings.settling;
+        if named.owner.is_none() && now < certain_at && !reaches_one_account(late, named.service).await {
+            return Ok(Some(SettleOutcome::TooEarly(certain_at)));
         }
         // A request may contain the stored result already, and the provider its prefix.
         let replaces = post.replaces.filter(|_| !is_in_request(late, &record, &call));

@@ -10,11 +10,11 @@ use super::{
     compactions::{self, NotedCalls},
     feed::FeedSender,
     job_worker::JobSender,
+    match_queue::MatchQueue,
     matching::Service,
     outbox::DueQueue,
-    pending::PostedResults,
+    posted_results::PostedResults,
     settings::LateSettings,
-    settle_queue::SettleQueue,
     webhook::Webhook,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) struct LateStoreInner {
     /// Parked results of known owners.
     pub(super) awaited: AwaitedTable,
     /// Parked results whose matches settle at a known time.
-    pub(super) settle_queue: Arc<SettleQueue>,
+    pub(super) match_queue: Arc<MatchQueue>,
     /// `true` if a tool has a URL for cancels.
     pub(super) has_cancels: bool,
     /// `true` if results of a tool are carried over.
@@ -113,7 +113,7 @@ impl LateStoreInner {
             in_requests: bounded_cache(),
             compacted: compactions::new_cache(),
             awaited: AwaitedTable::default(),
-            settle_queue: Arc::default(),
+            match_queue: Arc::default(),
             has_cancels,
             has_carry_over,
             watched_lanes: WatchedLanes::default(),

@@ -104,8 +104,9 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// The reason of a profile's cooldown. There are no other reasons.
-    pub enum Reason {
+    /// The reason of a profile's cooldown, the most severe first: of several cooldowns the first one is shown. There are no
+    /// other reasons.
+    pub enum CooldownReason {
         /// A rejected credential.
         Auth = "auth",
         /// An account without credit.
@@ -121,10 +122,60 @@ labelled_enum! {
     }
 }
 
-impl Reason {
-    /// Returns `true` for limits that end with time alone. Clients get 429 for them.
-    pub const fn is_limit(self) -> bool {
-        matches!(self, Self::RateLimit | Self::Quota | Self::SpendLimit)
+/// What follows from the reason of a cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasonRules {
+    /// `true` for limits that end with time alone. Clients get 429 for them.
+    pub is_limit: bool,
+    /// `true` if the organisation is at its limit, so that all its profiles cool down. All others belong to one credential.
+    pub is_of_organisation: bool,
+    /// `true` if the credential itself is rejected, and not its account.
+    pub is_rejection: bool,
+    /// `true` if a time that the provider names is accepted as the end. A rejected credential works again after a change by
+    /// the operator, not at a certain time.
+    pub accepts_named_end: bool,
+    /// `true` if only the operator can end it: the key has to be replaced or paid for.
+    pub needs_operator: bool,
+}
+
+/// The rules of a reason that differs in none.
+const PLAIN: ReasonRules = ReasonRules {
+    is_limit: false,
+    is_of_organisation: false,
+    is_rejection: false,
+    accepts_named_end: true,
+    needs_operator: false,
+};
+
+impl CooldownReason {
+    /// Returns what follows from the reason.
+    pub const fn rules(self) -> ReasonRules {
+        match self {
+            Self::Auth => ReasonRules {
+                is_rejection: true,
+                accepts_named_end: false,
+                needs_operator: true,
+                ..PLAIN
+            },
+            Self::Billing => ReasonRules {
+                needs_operator: true,
+                ..PLAIN
+            },
+            Self::Permission => ReasonRules {
+                is_rejection: true,
+                accepts_named_end: false,
+                ..PLAIN
+            },
+            Self::Quota => ReasonRules {
+                is_limit: true,
+                ..PLAIN
+            },
+            Self::SpendLimit | Self::RateLimit => ReasonRules {
+                is_limit: true,
+                is_of_organisation: true,
+                ..PLAIN
+            },
+        }
     }
 }
 
@@ -152,14 +203,14 @@ const UNRELATED: Option<u32> = None;
 
 impl Class {
     /// Returns the reason for which the profile cools down; `None` if the profile is not at fault.
-    pub const fn cooldown_reason(self) -> Option<Reason> {
+    pub const fn cooldown_reason(self) -> Option<CooldownReason> {
         match self {
-            Self::Auth => Some(Reason::Auth),
-            Self::Billing => Some(Reason::Billing),
-            Self::SpendLimit => Some(Reason::SpendLimit),
-            Self::Quota => Some(Reason::Quota),
-            Self::Permission => Some(Reason::Permission),
-            Self::RateLimit => Some(Reason::RateLimit),
+            Self::Auth => Some(CooldownReason::Auth),
+            Self::Billing => Some(CooldownReason::Billing),
+            Self::SpendLimit => Some(CooldownReason::SpendLimit),
+            Self::Quota => Some(CooldownReason::Quota),
+            Self::Permission => Some(CooldownReason::Permission),
+            Self::RateLimit => Some(CooldownReason::RateLimit),
             _ => None,
         }
     }

@@ -178,7 +178,7 @@ fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Ver
     if let Some(verdict) = judge_key_error(kind, status, said) {
         return verdict;
     }
-    match class_of_status(status, said) {
+    match class_of_other_status(status, said) {
         // Servers that apply chat templates refuse a history with 500. The client may have written the text, so it proves
         // nothing about the endpoint either.
         Class::ProviderFault if said.is_refusal => Verdict::from_class(Class::Request).with_scope(VerdictScope::Client),
@@ -186,8 +186,8 @@ fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Ver
     }
 }
 
-/// Returns the class of a status that is not about a credential, row by row of the error table.
-fn class_of_status(status: u16, said: &ProviderErrorInfo) -> Class {
+/// Returns the class of a status other than 401, 402, 403 and 429, which `key_statements.rs` judges.
+fn class_of_other_status(status: u16, said: &ProviderErrorInfo) -> Class {
     match status {
         200..=399 => Class::Success,
         404 => Class::NotFound,

@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::{
     account_sentences::AccountSentence,
-    class::{Class, Reason},
+    class::{Class, CooldownReason},
     empty_quota::empty_quotas,
     provider_error::{DailyQuota, ProviderErrorInfo},
     time_formats::{end_of_next_month, find_wait, parse_http_date},
@@ -48,7 +48,7 @@ impl LimitHints {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
         // Prose describes how long a model's limit lasts, never how long a whole key is out of use.
-        let is_of_model = matches!(class.cooldown_reason(), None | Some(Reason::RateLimit));
+        let is_of_model = matches!(class.cooldown_reason(), None | Some(CooldownReason::RateLimit));
         let waits = said.retry_after.max(find_wait(&said.message).filter(|_| is_of_model));
         let named = [
             text("retry-after-ms").and_then(|ms| parse_seconds(ms, 0.001)),

@@ -106,7 +106,7 @@ const FOREIGN_FILE: &[&str] = &["permission to access the file", "or it may not 
 /// Judges an answer that may be about a credential. `None` for all others.
 pub(super) fn judge_key_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Option<Verdict> {
     match status {
-        401 | 402 | 403 | 429 => Some(judge_key_status(kind, status, said)),
+        401 | 402 | 403 | 429 => Some(judge_key_or_limit(kind, status, said)),
         // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
         400 if said.is_key_invalid && is_google(kind) => Some(proven(Class::Auth, 400, "API_KEY_INVALID")),
         // Anthropic reports accounts that cannot pay with 400, like any faulty request.
@@ -139,7 +139,7 @@ fn proven(class: Class, status: u16, statement: &'static str) -> Verdict {
 }
 
 /// Judges a 401, 402, 403 or 429.
-fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
+fn judge_key_or_limit(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
     let scoped = |class, scope| Verdict::from_class(class).with_scope(scope);
     let proven = |class, statement| proven(class, status, statement);
     if said.has_code(FILTERED) {
@@ -167,12 +167,12 @@ fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -
         (401, _) => scoped(Class::Auth, VerdictScope::Exchange),
         (402, _) if said.is_described => proven(Class::Billing, "error in the body"),
         (402, _) => scoped(Class::Billing, VerdictScope::Exchange),
-        (403, _) if said.has_code(BLOCKED) => scoped(Class::Permission, VerdictScope::Surface),
+        (403, _) if said.has_code(BLOCKED) => scoped(Class::Permission, VerdictScope::Nothing),
         // OpenRouter's 403 is moderation of the input.
         (403, _) if is_numbered => Verdict::from_class(Class::Filtered),
         (403, _) if said.is_described => scoped(Class::Permission, VerdictScope::Exchange),
         // A page of a firewall: every key would get it.
-        (403, _) => scoped(Class::Permission, VerdictScope::Surface),
+        (403, _) => scoped(Class::Permission, VerdictScope::Nothing),
         (429, _) if is_numbered => proven(Class::RateLimit, "status in the body"),
         _ => proven(Class::RateLimit, "wait in a header").with_scope(VerdictScope::UnnamedLimit),
     }

@@ -136,7 +136,7 @@ impl CredentialBinding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Hand the outcome to the client.
-    Surface,
+    GiveUp,
     /// Send again on the same credential, after the delay.
     Retry(Duration),
     /// Send on another profile.
@@ -153,7 +153,7 @@ pub fn decide_next_step(verdict: Verdict, hints: &LimitHints, at: &RetryContext,
     let class = verdict.class;
     // Both limits hold for every class, so they are checked before anything else.
     if at.sends >= SENDS_MAX || !at.binding.allows_resend(class) {
-        return NextStep::Surface;
+        return NextStep::GiveUp;
     }
     let again = retry_same_key(class, hints, at, jitter);
     let rotate = try_rotation(verdict, hints, at);
@@ -162,7 +162,7 @@ pub fn decide_next_step(verdict: Verdict, hints: &LimitHints, at: &RetryContext,
         Class::Overloaded | Class::Parked { .. } | Class::RateLimit => again.or(rotate),
         _ => rotate.or(again),
     }
-    .unwrap_or(NextStep::Surface)
+    .unwrap_or(NextStep::GiveUp)
 }
 
 fn try_rotation(verdict: Verdict, hints: &LimitHints, at: &RetryContext) -> Option<NextStep> {

@@ -1,6 +1,6 @@
 //! `Verdict`: the class of one attempt, its stable name, and how far it reaches.
 
-use super::class::{Class, Reason, RotationLimit};
+use super::class::{Class, CooldownReason, RotationLimit};
 
 /// The class of an outcome, with its stable name and its reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum VerdictScope {
     /// Only the exchange: it moves to another profile at most once, and no profile's state changes.
     Exchange,
     /// Nothing: the client gets the answer, since every profile would get the same one.
-    Surface,
+    Nothing,
     /// Only the client: its own timeout was too short, or a text that it may have written says that its request is wrong.
     /// Neither proves anything about a profile or an endpoint.
     Client,
@@ -85,17 +85,17 @@ impl Verdict {
     }
 
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.
-    pub const fn cooldown_reason(&self) -> Option<Reason> {
+    pub const fn cooldown_reason(&self) -> Option<CooldownReason> {
         match self.scope {
             VerdictScope::Class | VerdictScope::Text | VerdictScope::UnnamedLimit => self.class.cooldown_reason(),
-            VerdictScope::Exchange | VerdictScope::Surface | VerdictScope::Client => None,
+            VerdictScope::Exchange | VerdictScope::Nothing | VerdictScope::Client => None,
         }
     }
 
     /// Returns the permission to try another profile.
     pub const fn rotation_limit(&self) -> RotationLimit {
         match (self.class.rotation_limit(), self.scope) {
-            (_, VerdictScope::Surface) => RotationLimit::Never,
+            (_, VerdictScope::Nothing) => RotationLimit::Never,
             // Weak evidence could otherwise send one request through the whole pool.
             (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange | VerdictScope::Client) => {
                 RotationLimit::Once

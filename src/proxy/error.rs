@@ -22,7 +22,7 @@ use super::{
 use crate::{
     api::problem::{PROBLEM_JSON, proxy_problem},
     keys::profiles::LackingProfile,
-    policy::{Class, Reason, Side, Verdict},
+    policy::{Class, CooldownReason, Side, Verdict},
     server::budget::Overloaded,
     upstream::{NetworkCause, Phase, SendError, SendErrorKind},
     wire::ErrorShape,
@@ -134,7 +134,7 @@ pub enum ProxyError {
         /// The profiles without a credential.
         lacking: Vec<LackingProfile>,
         /// The reasons of the other profiles' cooldowns.
-        reasons: Vec<Reason>,
+        reasons: Vec<CooldownReason>,
         /// Time until the first of these cooldowns ends. `None` if that is not known.
         wait: Option<Duration>,
     },
@@ -483,7 +483,12 @@ impl ProxyError {
 }
 
 /// Returns the message for a request whose profiles have no valid credential: the failed source, and what to do.
-fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[Reason], is_retryable: bool) -> String {
+fn no_credential_message(
+    upstream: &str,
+    lacking: &[LackingProfile],
+    reasons: &[CooldownReason],
+    is_retryable: bool,
+) -> String {
     let name = |one: &LackingProfile| {
         let (profile, source) = (&one.profile, one.source);
         match one.failure {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::USER_AGENT};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording, request_ids::RequestIds};
+use super::{attempt_reporter::AttemptReporter, headers, late_results::CallRecording, request_ids::RequestIds};
 use crate::{
     auth::Caller,
     clock,
@@ -72,8 +72,8 @@ pub(super) struct ExchangeLog {
     pub(super) retry_percent: Option<u8>,
     /// Place among the exchanges of the client token. `None` if their number is not limited.
     pub(super) client_place: Option<OwnedSemaphorePermit>,
-    /// Outcome of the present attempt, not yet reported.
-    pub(super) outcome: Option<Box<AttemptOutcome>>,
+    /// Reporter of the present attempt. `None` once its outcome is reported.
+    pub(super) reporter: Option<Box<AttemptReporter>>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
     pub(super) results_caller: Option<(LateStore, Caller)>,
     is_ended: bool,
@@ -116,7 +116,7 @@ impl ExchangeLog {
             profile_place: None,
             retry_percent: None,
             client_place: None,
-            outcome: None,
+            reporter: None,
             results_caller: None,
             is_ended: false,
         }
@@ -205,11 +205,11 @@ impl ExchangeLog {
     }
 
     /// Reports the verdict on the present attempt. Later calls for the same attempt do nothing.
-    pub(super) fn report_verdict(&mut self, verdict: Verdict, hints: &LimitHints) {
+    pub(super) fn report_attempt(&mut self, verdict: Verdict, hints: &LimitHints) {
         self.provider_wait = None;
         // Taken, because each attempt may cost a profile or an endpoint something only once.
-        if let Some(outcome) = self.outcome.take() {
-            outcome.report_verdict(verdict, hints);
+        if let Some(reporter) = self.reporter.take() {
+            reporter.report_verdict(verdict, hints);
         }
     }
 
@@ -282,7 +282,7 @@ impl ExchangeLog {
         if let Ok(owner) = HeaderValue::try_from(late.owner_of(*caller).to_string()) {
             fields.insert(headers::OWNER, owner);
         }
-        let pending = late.pending_count(*caller);
+        let pending = late.waiting_count(*caller);
         if pending > 0 {
             fields.insert(headers::PENDING_RESULTS, pending.into());
         }
@@ -300,25 +300,25 @@ impl ExchangeLog {
 
     /// Returns `true` if the values that the answer carries are noted.
     pub(super) fn notes_carried(&self) -> bool {
-        self.outcome.as_ref().is_some_and(|outcome| outcome.note.is_some())
+        self.reporter.as_ref().is_some_and(|reporter| reporter.note.is_some())
     }
 
     /// Returns `true` if the items of the answer are noted.
     pub(super) fn notes_items(&self) -> bool {
-        self.outcome.as_ref().is_some_and(|outcome| outcome.chain.is_some())
+        self.reporter.as_ref().is_some_and(|reporter| reporter.chain.is_some())
     }
 
     /// Returns `true` if a tool service may answer the calls of this exchange, so that their arguments are recorded.
     pub(super) fn notes_inputs(&self) -> bool {
-        self.outcome
+        self.reporter
             .as_ref()
-            .is_some_and(|outcome| outcome.late_results.is_some())
+            .is_some_and(|reporter| reporter.late_results.is_some())
     }
 
     /// Records the calls of a whole answer. Returns the recording, unless no tool service may answer one of them or all
     /// are recorded already.
     pub(super) fn record_calls(&self, calls: &EmittedCalls) -> Option<CallRecording> {
-        let results = self.outcome.as_ref()?.late_results.as_ref()?;
+        let results = self.reporter.as_ref()?.late_results.as_ref()?;
         results.begin_recording(calls)
     }
 
@@ -326,27 +326,27 @@ impl ExchangeLog {
     pub(super) fn store_carried(&mut self, facts: &Facts, format: Format) {
         // Half an answer is not what the client sends back.
         let is_whole = facts.error.is_none() && facts.is_complete(format);
-        let Some(outcome) = self.outcome.as_mut().filter(|_| is_whole) else {
+        let Some(reporter) = self.reporter.as_mut().filter(|_| is_whole) else {
             return;
         };
-        if let Some(note) = outcome.note.take() {
+        if let Some(note) = reporter.note.take() {
             note.store_values(facts);
         }
-        if let Some(chain) = outcome.chain.take() {
+        if let Some(chain) = reporter.chain.take() {
             chain.store_chain(facts);
         }
     }
 
     /// Reads the head of an answer that may name objects of the provider.
     pub(super) fn read_object_head(&mut self, headers: &HeaderMap) {
-        if let Some(outcome) = &mut self.outcome {
-            outcome.objects.take_if(|note| !note.read_head(headers));
+        if let Some(reporter) = &mut self.reporter {
+            reporter.objects.take_if(|note| !note.read_head(headers));
         }
     }
 
     /// Stores the provider's objects that bytes of the answer name. The client's next request may come at once.
     pub(super) fn read_objects(&mut self, data: &Bytes, facts: Option<&Facts>) {
-        if let Some(note) = self.outcome.as_mut().and_then(|outcome| outcome.objects.as_mut()) {
+        if let Some(note) = self.reporter.as_mut().and_then(|reporter| reporter.objects.as_mut()) {
             note.read_body(data, facts.and_then(|facts| facts.answer_id.as_deref()));
         }
     }
@@ -360,17 +360,17 @@ impl ExchangeLog {
         if let Some(told) = self.head_verdict {
             return self.end_exchange(told, "headers");
         }
-        // Before the verdict is reported, which consumes the outcome.
-        if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
-            let dropped = outcome.record_answer(facts, verdict, self.event.running_tool.as_ref());
+        // Before the verdict is reported, which consumes the reporter.
+        if let (Some(reporter), Some(facts)) = (&self.reporter, facts) {
+            let dropped = reporter.record_answer(facts, verdict, self.event.running_tool.as_ref());
             self.telemetry
                 .record_detached_calls(DetachReason::StreamDropped, dropped);
         }
         // Half an answer proves that the provider had the results, and not that the client will go on.
-        if let Some(outcome) = self.outcome.as_ref().filter(|_| verdict.class == Class::Success) {
-            outcome.note_delivered();
+        if let Some(reporter) = self.reporter.as_ref().filter(|_| verdict.class == Class::Success) {
+            reporter.note_delivered();
         }
-        self.report_verdict(verdict, hints);
+        self.report_attempt(verdict, hints);
         let phase = if verdict.class == Class::Success {
             "done"
         } else {
@@ -400,7 +400,7 @@ impl ExchangeLog {
         self.client_place = None;
         self.profile_place = None;
         // An attempt that was not judged before ends with its exchange.
-        self.report_verdict(verdict, &LimitHints::default());
+        self.report_attempt(verdict, &LimitHints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         let now = clock::now();
         self.event.duration = now.duration_since(self.began_at);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::{keys::rotation::NoneAvailable, policy::Reason};
+use crate::{keys::rotation::NoneAvailable, policy::CooldownReason};
 
 /// Longest `retry-after`, in seconds, for which clients should wait. Beyond it they should report the error.
 const RETRY_AFTER_MAX: u64 = 60;
@@ -23,16 +23,16 @@ pub struct ExhaustedPool {
 impl ExhaustedPool {
     /// Returns the status of the answer.
     pub(super) fn status(&self) -> StatusCode {
-        let all = |of: fn(&Reason) -> bool| !self.none.reasons.is_empty() && self.none.reasons.iter().all(of);
+        let all = |of: fn(&CooldownReason) -> bool| !self.none.reasons.is_empty() && self.none.reasons.iter().all(of);
         if self.needs_operator() {
             // The status that the provider answers to such keys: clients show it at once, and do not wait.
-            let is_unpaid = self.none.reasons.contains(&Reason::Billing);
+            let is_unpaid = self.none.reasons.contains(&CooldownReason::Billing);
             if is_unpaid {
                 StatusCode::PAYMENT_REQUIRED
             } else {
                 StatusCode::UNAUTHORIZED
             }
-        } else if all(|reason| reason.is_limit()) || self.none.is_busy {
+        } else if all(|reason| reason.rules().is_limit) || self.none.is_busy {
             StatusCode::TOO_MANY_REQUESTS
         } else {
             StatusCode::SERVICE_UNAVAILABLE
@@ -97,9 +97,7 @@ impl ExhaustedPool {
         !self.none.is_bound
             && !self.none.is_busy
             && !reasons.is_empty()
-            && reasons
-                .iter()
-                .all(|reason| matches!(reason, Reason::Auth | Reason::Billing))
+            && reasons.iter().all(|reason| reason.rules().needs_operator)
     }
 }
 

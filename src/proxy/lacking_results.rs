@@ -87,7 +87,7 @@ impl<'v> BodyCalls<'v> {
         let mut in_body = Vec::new();
         for call in self.calls {
             let names = LateStore::call_names(lane, &self.results.query_of(call)).into_iter();
-            let posted = late.find_posted(caller, names.filter(|name| !inserted.contains(name)));
+            let posted = late.known_posted(caller, names.filter(|name| !inserted.contains(name)));
             let lacks = posted
                 .into_iter()
                 .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
@@ -156,7 +156,7 @@ impl<'v> BodyCalls<'v> {
     }
 
     /// Returns the place of the call that a posted result is to be appended for. `None` if the body contains the result.
-    pub(super) fn place_lacking(
+    pub(super) fn confirm_lacking(
         &self,
         lacking: &LackingCalls<'_>,
         (name, recorded): &NamedResult,

@@ -2,7 +2,7 @@
 
 mod answer_note;
 mod attempt;
-mod attempt_outcome;
+mod attempt_reporter;
 mod caller;
 mod carried_results;
 mod catch_core_panic;
@@ -26,8 +26,8 @@ pub mod headers;
 mod heavy_body;
 mod identity;
 mod lacking_results;
-mod late_delivery;
 mod late_results;
+mod late_text_insertion;
 mod ledger_exchange;
 mod old_ids;
 mod owned_ids;

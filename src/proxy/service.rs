@@ -35,7 +35,7 @@ pub struct ProxyServices {
     pub profiles: Profiles,
     /// Lanes of all sessions.
     pub sessions: Arc<SessionTable>,
-    /// Pinned answers and earlier results of callers' calls.
+    /// Pinned and earlier results of callers' calls.
     pub recall: RecallStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,

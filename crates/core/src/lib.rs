@@ -20,7 +20,7 @@
 //! | [`labels`] | enums whose values have stable names |
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
-//! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
+//! | [`repair`](mod@repair) | parsed body → known results → plan → edits, and every text that the proxy writes |
 //!
 //! A room imports only rooms that come before it.
 //!
@@ -28,7 +28,7 @@
 //!
 //! * A body is never serialized again: edits are splices, and bytes outside them are identical. Without findings the very
 //!   same handle comes back.
-//! * A plan is a function of body, rules, policy and known answers: not of a clock, counter, random number or host.
+//! * A plan is a function of body, rules, policy and known results: not of a clock, counter, random number or host.
 //! * Repairing a repaired body adds no edit.
 //! * Nothing here opens a socket or a file, logs, or panics on input.
 

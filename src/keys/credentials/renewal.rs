@@ -129,7 +129,7 @@ impl RenewedProfile {
             }
             tokio::select! {
                 () = time::sleep_until(due.min(now + SLEEP_MAX).into()) => {}
-                () = self.credential.await_refusal() => {
+                () = self.credential.await_rejection() => {
                     if self.credential.next_refresh().is_some() {
                         // A source that supplies refused credentials must not be asked without a pause.
                         time::sleep_until(due.min(last_run + REFUSED_INTERVAL).into()).await;

@@ -60,8 +60,8 @@ pub(super) struct CredentialCell {
     source: Option<CredentialSource>,
     present: ArcSwap<PresentCredential>,
     last_failure: Mutex<Option<SourceFailure>>,
-    /// Tells the source that the provider has refused the credential.
-    pub(super) refused: Notify,
+    /// Tells the source that the provider has rejected the credential.
+    pub(super) rejected: Notify,
 }
 
 impl CredentialCell {
@@ -75,7 +75,7 @@ impl CredentialCell {
                 due: None,
                 expires_at: None,
             }),
-            refused: Notify::new(),
+            rejected: Notify::new(),
             configured,
             source,
             last_failure: Mutex::default(),

@@ -58,9 +58,9 @@ impl ProfileCredential {
     }
 
     /// Waits until the provider refuses the credential.
-    pub async fn await_refusal(&self) {
+    pub async fn await_rejection(&self) {
         match self.cell() {
-            Some(cell) => cell.refused.notified().await,
+            Some(cell) => cell.rejected.notified().await,
             None => std::future::pending().await,
         }
     }

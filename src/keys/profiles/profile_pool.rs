@@ -18,7 +18,7 @@ use crate::{
         AttemptReport, CredentialState, ProfileId, ProfileQuery, ProfileStatus, Rotation, Selection, SharedCooldown,
         Slot,
     },
-    policy::{Class, EmptyQuota, LimitHints, Reason, Verdict},
+    policy::{Class, CooldownReason, EmptyQuota, LimitHints, Verdict},
     printable::printable_word,
     telemetry::Telemetry,
 };
@@ -58,9 +58,9 @@ pub(super) struct PoolLinks {
 
 /// The consequences of an attempt.
 #[derive(Debug)]
-struct RecordedAttempt {
+struct CooldownChanges {
     /// The reason of a cooldown that has begun or become longer.
-    began: Option<Reason>,
+    began: Option<CooldownReason>,
     /// The cooldowns that it has begun and ended.
     changes: Vec<(Arc<Profile>, SharedCooldown)>,
 }
@@ -273,7 +273,7 @@ impl ProfilePool {
                 began: attempt.began,
                 jitter: attempt.jitter,
             };
-            let RecordedAttempt { began, changes } = self.apply_attempt(id, &report, now);
+            let CooldownChanges { began, changes } = self.apply_attempt(id, &report, now);
             self.tell_cooldowns(changes);
             if let Some(reason) = began {
                 let statuses = lock_shared(&self.rotation).profile_statuses(now);
@@ -324,7 +324,7 @@ impl ProfilePool {
     fn log_cooldown(
         &self,
         attempt: &ObservedAttempt,
-        (reason, verdict): (Reason, Verdict),
+        (reason, verdict): (CooldownReason, Verdict),
         profile: Option<&ProfileStatus>,
         left: usize,
         now: Instant,
@@ -371,31 +371,31 @@ impl ProfilePool {
             };
             // The process's clock stands still while the machine sleeps, so the rotation did not see the end.
             rotation.set_credential_state(id, CredentialState::Missing);
-            cell.refused.notify_one();
+            cell.rejected.notify_one();
         }
         (rotation.select_profile(ask, now), None)
     }
 
     /// Records the outcome of an attempt, here and in the pool that is in use now.
-    fn apply_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> RecordedAttempt {
-        let (here, successor) = self.apply_here(id, report, now);
+    fn apply_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> CooldownChanges {
+        let (here, successor) = self.record_here(id, report, now);
         let Some((present, id)) = successor else {
-            self.report_refusal(id, here.began);
+            self.report_rejection(id, here.began);
             return here;
         };
-        let (recorded, _) = present.apply_here(id, report, now);
-        present.report_refusal(id, recorded.began);
+        let (recorded, _) = present.record_here(id, report, now);
+        present.report_rejection(id, recorded.began);
         recorded
     }
 
     /// Records the outcome of an attempt in this pool. Returns the profile in the pool that a reload has put in its place,
     /// too.
-    fn apply_here(
+    fn record_here(
         &self,
         id: ProfileId,
         report: &AttemptReport<'_>,
         now: Instant,
-    ) -> (RecordedAttempt, Option<(Arc<Self>, ProfileId)>) {
+    ) -> (CooldownChanges, Option<(Arc<Self>, ProfileId)>) {
         let mut rotation = lock_shared(&self.rotation);
         let before = rotation.early_ends();
         let began = rotation.record_attempt(id, report, now);
@@ -408,7 +408,7 @@ impl ProfilePool {
             self.changed.notify_waiters();
         }
         let changes = self.with_profiles(changes);
-        (RecordedAttempt { began, changes }, successor)
+        (CooldownChanges { began, changes }, successor)
     }
 
     /// Returns cooldowns with the profiles, and their present credentials, that they belong to.
@@ -446,10 +446,14 @@ impl ProfilePool {
         has_changed
     }
 
-    /// Tells a credential's source that the provider has refused it: the source may have a newer one.
-    fn report_refusal(&self, id: ProfileId, cooldown: Option<Reason>) {
-        if let Some(cell) = self.credentials.get(id).filter(|_| cooldown == Some(Reason::Auth)) {
-            cell.refused.notify_one();
+    /// Tells a credential's source that the provider has rejected it: the source may have a newer one.
+    fn report_rejection(&self, id: ProfileId, cooldown: Option<CooldownReason>) {
+        if let Some(cell) = self
+            .credentials
+            .get(id)
+            .filter(|_| cooldown == Some(CooldownReason::Auth))
+        {
+            cell.rejected.notify_one();
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     pace::Slot,
     query::{ChangeCause, NoneAvailable, ProfileChange, ProfileQuery, Selection},
 };
-use crate::{auth::profile::allows_model, policy::Reason};
+use crate::{auth::profile::allows_model, policy::CooldownReason};
 
 /// Time that a lane waits for a slot of its own profile while another profile is ready.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -458,9 +458,9 @@ impl<'r> ProfileSelector<'r> {
         // Without a cooldown, and with a free place, only the pace of the quota is in the way.
         let reason = |id: &ProfileId| match self.blocking_cooldown(*id) {
             Some(cooldown) => Some(cooldown.reason),
-            None => (!self.rotation.is_busy(*id)).then_some(Reason::RateLimit),
+            None => (!self.rotation.is_busy(*id)).then_some(CooldownReason::RateLimit),
         };
-        let mut reasons: Vec<Reason> = asked.iter().filter_map(reason).collect();
+        let mut reasons: Vec<CooldownReason> = asked.iter().filter_map(reason).collect();
         let is_busy = asked.iter().any(|id| self.rotation.is_busy(*id));
         reasons.sort_unstable();
         reasons.dedup();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::shared_cooldown::{SharedCooldown, SharedCooldownState};
-use crate::policy::{KeyEvidence, Reason};
+use crate::policy::{CooldownReason, KeyEvidence};
 
 /// Bytes of a model's name that are stored.
 const MODEL_MAX: usize = 128;
@@ -12,7 +12,7 @@ const MODEL_MAX: usize = 128;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cooldown {
     /// The recorded reason.
-    pub reason: Reason,
+    pub reason: CooldownReason,
     /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub model: Option<Box<str>>,
     /// `true` if the profile is disabled.
@@ -27,19 +27,13 @@ pub struct Cooldown {
     pub of_other_profile: bool,
     /// The start.
     pub since: Instant,
-    /// The last refusal that has begun it or made it longer.
-    pub refused_at: Instant,
+    /// The last failure that has begun it or made it longer.
+    pub failed_at: Instant,
     /// The end.
     pub until: Instant,
 }
 
 impl Cooldown {
-    /// Returns `true` if it affects every profile of the organisation.
-    pub(super) const fn is_of_quota(&self) -> bool {
-        // These limits belong to the organisation, all others to one credential.
-        matches!(self.reason, Reason::RateLimit | Reason::SpendLimit)
-    }
-
     /// Returns `true` if requests for a model, or without one, are concerned.
     pub(super) fn concerns(&self, model: Option<&str>) -> bool {
         self.model.as_deref().is_none_or(|only| only == model_key(model))
@@ -53,7 +47,7 @@ impl Cooldown {
             state: SharedCooldownState::Lasting {
                 disables: self.disables,
                 is_named: self.is_named,
-                refused_at: self.refused_at,
+                failed_at: self.failed_at,
                 until: self.until,
             },
         }
@@ -64,7 +58,7 @@ impl Cooldown {
         let SharedCooldownState::Lasting {
             disables,
             is_named,
-            refused_at,
+            failed_at,
             until,
         } = cooldown.state
         else {
@@ -79,8 +73,8 @@ impl Cooldown {
             evidence: None,
             path: None,
             of_other_profile: false,
-            since: refused_at,
-            refused_at,
+            since: failed_at,
+            failed_at,
             until,
         })
     }

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{
     cooldown::{Cooldown, model_key},
-    presence::is_refusal,
     query::AttemptReport,
     shared_cooldown::SharedCooldown,
 };
-use crate::policy::{Reason, retry::with_jitter};
+use crate::policy::{CooldownReason, retry::with_jitter};
 
 /// Short cooldowns: the first, the second, and all that follow.
 const SHORT_COOLDOWNS: [Duration; 3] = [
@@ -39,7 +38,7 @@ const SAME_TIME: Duration = Duration::from_millis(50);
 /// Failures of one kind in a row.
 #[derive(Clone, Debug)]
 struct FailureStreak {
-    reason: Reason,
+    reason: CooldownReason,
     model: Option<Box<str>>,
     count: u32,
     /// Number of times that these failures disabled the profile.
@@ -65,7 +64,7 @@ impl ProfileCooldowns {
     /// Records a failure. Returns the cooldown if it begins or becomes longer.
     pub(super) fn record_failure(
         &mut self,
-        reason: Reason,
+        reason: CooldownReason,
         report: &AttemptReport<'_>,
         now: Instant,
     ) -> Option<SharedCooldown> {
@@ -73,7 +72,7 @@ impl ProfileCooldowns {
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
-        let stated = report.hints.cooldown.filter(|_| accepts_named_end(reason));
+        let stated = report.hints.cooldown.filter(|_| reason.rules().accepts_named_end);
         // Without jitter: requests that wait for this end are spread by the pace of the quota.
         let stated = stated.map(|length| now + length);
         let same = |cooldown: &&mut Cooldown| cooldown.reason == reason && cooldown.model == model;
@@ -82,7 +81,7 @@ impl ProfileCooldowns {
             let later = stated.filter(|until| *until > cooldown.until);
             cooldown.is_named |= stated.is_some_and(|until| until >= cooldown.until);
             return later.map(|until| {
-                (cooldown.until, cooldown.refused_at) = (until, now);
+                (cooldown.until, cooldown.failed_at) = (until, now);
                 cooldown.to_shared()
             });
         }
@@ -102,7 +101,7 @@ impl ProfileCooldowns {
             path: report.path,
             of_other_profile: false,
             since: now,
-            refused_at: now,
+            failed_at: now,
             until,
         };
         let shared = cooldown.to_shared();
@@ -126,18 +125,18 @@ impl ProfileCooldowns {
         let is_later = cooldown.until > known.until + SAME_TIME;
         if is_later {
             known.until = cooldown.until;
-            known.refused_at = known.refused_at.max(cooldown.refused_at);
+            known.failed_at = known.failed_at.max(cooldown.failed_at);
             known.is_named |= cooldown.is_named;
         }
         is_later
     }
 
     /// Ends a cooldown that another process has ended, if it began before that. Returns `false` if there is none.
-    pub(super) fn end_shared(&mut self, reason: Reason, model: Option<&str>, began_before: Instant) -> bool {
+    pub(super) fn end_shared(&mut self, reason: CooldownReason, model: Option<&str>, began_before: Instant) -> bool {
         let count = self.cooldowns.len();
-        let is_it = |of: Reason, for_model: Option<&str>| of == reason && for_model == model;
+        let is_it = |of: CooldownReason, for_model: Option<&str>| of == reason && for_model == model;
         self.cooldowns.retain(|cooldown| {
-            !(is_it(cooldown.reason, cooldown.model.as_deref()) && cooldown.refused_at < began_before)
+            !(is_it(cooldown.reason, cooldown.model.as_deref()) && cooldown.failed_at < began_before)
         });
         self.streaks.retain(|streak| {
             let is_older = streak.last_failure < began_before;
@@ -173,13 +172,13 @@ impl ProfileCooldowns {
         model: Option<&str>,
         began: Instant,
         quota_only: bool,
-    ) -> Vec<(Reason, Option<Box<str>>)> {
+    ) -> Vec<(CooldownReason, Option<Box<str>>)> {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
         let mut cleared = Vec::new();
         self.cooldowns.retain(|cooldown| {
             // A cooldown that began or became longer during the exchange is newer evidence than its success.
-            let older = cooldown.refused_at < began && concerned(cooldown.model.as_deref());
-            let goes = older && (!quota_only || cooldown.is_of_quota());
+            let older = cooldown.failed_at < began && concerned(cooldown.model.as_deref());
+            let goes = older && (!quota_only || cooldown.reason.rules().is_of_organisation);
             if goes {
                 cleared.push((cooldown.reason, cooldown.model.clone()));
             }
@@ -194,11 +193,11 @@ impl ProfileCooldowns {
 
     /// Removes the cooldowns and counters that concern the credential itself, not its account.
     pub(super) fn forget_refusals(&mut self) {
-        self.cooldowns.retain(|cooldown| !is_refusal(cooldown.reason));
-        self.streaks.retain(|streak| !is_refusal(streak.reason));
+        self.cooldowns.retain(|cooldown| !cooldown.reason.rules().is_rejection);
+        self.streaks.retain(|streak| !streak.reason.rules().is_rejection);
     }
 
-    fn streak_mut(&mut self, reason: Reason, model: Option<Box<str>>, now: Instant) -> &mut FailureStreak {
+    fn streak_mut(&mut self, reason: CooldownReason, model: Option<Box<str>>, now: Instant) -> &mut FailureStreak {
         let known = |streak: &FailureStreak| streak.reason == reason && streak.model == model;
         let at = self.streaks.iter().position(known).unwrap_or_else(|| {
             if self.streaks.len() >= ENTRIES_MAX {
@@ -228,13 +227,13 @@ impl ProfileCooldowns {
 }
 
 /// Returns the model that a failure concerns; `None` for every model.
-fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>> {
+fn affected_model(reason: CooldownReason, report: &AttemptReport<'_>) -> Option<Box<str>> {
     // A rejected or unpaid credential fails for every model.
     let of_model = match reason {
-        Reason::RateLimit | Reason::Permission => !report.hints.every_model,
+        CooldownReason::RateLimit | CooldownReason::Permission => !report.hints.every_model,
         // Google has daily quotas for each model.
-        Reason::Quota => report.hints.one_model,
-        Reason::Auth | Reason::Billing | Reason::SpendLimit => false,
+        CooldownReason::Quota => report.hints.one_model,
+        CooldownReason::Auth | CooldownReason::Billing | CooldownReason::SpendLimit => false,
     };
     of_model.then(|| Box::from(model_key(report.model)))
 }
@@ -245,12 +244,6 @@ fn add_jitter(length: Duration, most: Option<Duration>, jitter: f64) -> Duration
     most.map_or(length, |most| length.min(most))
 }
 
-/// Returns `true` if a time that the provider names is accepted as the end.
-const fn accepts_named_end(reason: Reason) -> bool {
-    // A rejected credential works again after a change by the operator, not at a certain time.
-    !matches!(reason, Reason::Auth | Reason::Permission)
-}
-
 /// Returns the default length of a cooldown, its limit, and `true` if it disables the profile.
 fn default_length(streak: &mut FailureStreak) -> (Duration, Option<Duration>, bool) {
     let doubled = |first: Duration, times: u32, most: Duration| {
@@ -259,19 +252,19 @@ fn default_length(streak: &mut FailureStreak) -> (Duration, Option<Duration>, bo
             .min(most)
     };
     match streak.reason {
-        Reason::Billing | Reason::Quota | Reason::SpendLimit => {
+        CooldownReason::Billing | CooldownReason::Quota | CooldownReason::SpendLimit => {
             let length = doubled(UNPAID_FIRST, streak.count.saturating_sub(1), UNPAID_MAX);
             // A quota of one model leaves the profile to all others.
             (length, Some(UNPAID_MAX), streak.model.is_none())
         }
-        Reason::Permission => (NOT_ALLOWED, None, false),
+        CooldownReason::Permission => (NOT_ALLOWED, None, false),
         // A single 401 may be a fault of the provider, three in a row are not.
-        Reason::Auth if streak.count >= REJECTIONS_MAX => {
+        CooldownReason::Auth if streak.count >= REJECTIONS_MAX => {
             let length = doubled(REJECTED_FIRST, streak.times_disabled, REJECTED_MAX);
             streak.times_disabled = streak.times_disabled.saturating_add(1);
             (length, Some(REJECTED_MAX), true)
         }
-        Reason::Auth | Reason::RateLimit => {
+        CooldownReason::Auth | CooldownReason::RateLimit => {
             let nth = usize::try_from(streak.count.saturating_sub(1)).unwrap_or(usize::MAX);
             let [.., longest] = SHORT_COOLDOWNS;
             (SHORT_COOLDOWNS.get(nth).copied().unwrap_or(longest), None, false)

@@ -34,7 +34,7 @@ pub use shared_cooldown::{SharedCooldown, SharedCooldownState};
 pub use status::ProfileStatus;
 use status::state_of_profile;
 
-use crate::policy::{Class, EmptyQuota, Reason};
+use crate::policy::{Class, CooldownReason, EmptyQuota};
 
 /// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
@@ -141,7 +141,12 @@ impl Rotation {
     /// Records the outcome of an attempt.
     ///
     /// Returns the reason if a cooldown begins or becomes longer.
-    pub fn record_attempt(&mut self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
+    pub fn record_attempt(
+        &mut self,
+        id: ProfileId,
+        report: &AttemptReport<'_>,
+        now: Instant,
+    ) -> Option<CooldownReason> {
         let verdict = report.verdict;
         if verdict.class == Class::Success {
             // Collected first, because clearing needs the windows mutably.
@@ -176,14 +181,14 @@ impl Rotation {
         let cooldown = self.members.get_mut(id)?.cooldowns.record_failure(reason, report, now);
         let began = cooldown.is_some();
         self.changes.extend(cooldown.map(|cooldown| (id, cooldown)));
-        if reason == Reason::RateLimit {
+        if reason == CooldownReason::RateLimit {
             let until = self.limit_end(id, report.model, now).unwrap_or(now);
             if let Some(pace) = self.pace_mut(id, report.model, now) {
                 match (was_limited, began) {
-                    (false, _) => pace.note_refusal(until.saturating_duration_since(now), now),
+                    (false, _) => pace.note_limit(until.saturating_duration_since(now), now),
                     (true, true) => pace.note_extension(until),
                     // A further refusal within one cooldown was sent before it.
-                    (true, false) => pace.note_late_refusal(),
+                    (true, false) => pace.note_late_limit(),
                 }
             }
         }
@@ -210,7 +215,7 @@ impl Rotation {
             }
             SharedCooldownState::Ended { began_before } => member.cooldowns.end_shared(reason, model, began_before),
         };
-        if !has_changed || reason != Reason::RateLimit {
+        if !has_changed || reason != CooldownReason::RateLimit {
             return has_changed;
         }
         let until = self.limit_end(id, model, now);
@@ -218,7 +223,7 @@ impl Rotation {
         if let Some(pace) = self.pace_mut(id, model, now) {
             match (until, was_limited) {
                 (Some(until), true) => pace.note_extension(until),
-                (Some(until), false) => pace.note_refusal(until.saturating_duration_since(now), now),
+                (Some(until), false) => pace.note_limit(until.saturating_duration_since(now), now),
                 (None, true) => pace.note_early_end(now),
                 (None, false) => {}
             }
@@ -422,7 +427,7 @@ impl Rotation {
     /// Returns the end of the rate limit of a model that is in force.
     fn limit_end(&self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<Instant> {
         let cooldowns = self.active_cooldowns(id, now).into_iter();
-        let limits = cooldowns.filter(|known| known.reason == Reason::RateLimit && known.concerns(model));
+        let limits = cooldowns.filter(|known| known.reason == CooldownReason::RateLimit && known.concerns(model));
         limits.map(|known| known.until).max()
     }
 
@@ -463,7 +468,8 @@ impl Rotation {
             let of_other_profile = member != id;
             let cooldowns = known.cooldowns.active_cooldowns(now);
             // Another profile's own trouble does not affect this one.
-            let concerned = cooldowns.filter(|cooldown| !of_other_profile || cooldown.is_of_quota());
+            let concerned =
+                cooldowns.filter(|cooldown| !of_other_profile || cooldown.reason.rules().is_of_organisation);
             active.extend(concerned.map(|cooldown| Cooldown {
                 of_other_profile,
                 ..cooldown.clone()
@@ -479,7 +485,7 @@ impl Rotation {
 fn note_ended(
     changes: &mut Vec<(ProfileId, SharedCooldown)>,
     id: ProfileId,
-    ended: Vec<(Reason, Option<Box<str>>)>,
+    ended: Vec<(CooldownReason, Option<Box<str>>)>,
     began_before: Instant,
 ) {
     let state = SharedCooldownState::Ended { began_before };

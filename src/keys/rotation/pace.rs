@@ -140,7 +140,7 @@ impl Pace {
     }
 
     /// Measures the pace at the first refusal of a cooldown. `length` is that of the cooldown.
-    pub(super) fn note_refusal(&mut self, length: Duration, now: Instant) {
+    pub(super) fn note_limit(&mut self, length: Duration, now: Instant) {
         let former = SendCount {
             until: now,
             refused: 1,
@@ -165,7 +165,7 @@ impl Pace {
     }
 
     /// Corrects the measure by a further refusal of the same cooldown: its request was sent before.
-    pub(super) fn note_late_refusal(&mut self) {
+    pub(super) fn note_late_limit(&mut self) {
         self.former.refused = self.former.refused.saturating_add(1);
         if self.rate.is_some() {
             self.rate = Some(self.former.rate().max(SLOWEST));
@@ -282,7 +282,7 @@ mod tests {
     fn refused_after(sends: usize, start: Instant, at: Instant) -> Pace {
         let mut pace = Pace::new(start);
         (0..sends).for_each(|_| pace.note_send(start));
-        pace.note_refusal(SECOND, at);
+        pace.note_limit(SECOND, at);
         pace
     }
 
@@ -309,7 +309,7 @@ mod tests {
     fn requests_that_were_under_way_correct_the_measure() {
         let start = start();
         let mut pace = refused_after(41, start, start + SECOND);
-        (0..35).for_each(|_| pace.note_late_refusal());
+        (0..35).for_each(|_| pace.note_late_limit());
         let now = start + SECOND;
         let two = slots(&mut pace, 2, now, now);
         assert!((185..=195).contains(&(two[1] - two[0])), "5/s: {two:?}");
@@ -324,7 +324,7 @@ mod tests {
         assert!(pace.is_valid(held));
         assert_eq!(pace.free_slot(Some(held), now), held);
         pace.take_slot(held, true, now);
-        pace.note_refusal(SECOND, now);
+        pace.note_limit(SECOND, now);
         assert!(!pace.is_valid(held));
         assert_ne!(pace.free_slot(Some(held), now), held);
         let two = slots(&mut pace, 2, now, now);
@@ -368,7 +368,7 @@ mod tests {
         // A slot of an earlier time, or of an earlier cooldown, is over.
         pace.return_slot(held[1], held[3].at);
         assert!(pace.free_slot(None, held[3].at).at > held[4].at);
-        pace.note_refusal(SECOND, now);
+        pace.note_limit(SECOND, now);
         pace.return_slot(held[4], now);
         assert!(pace.free_slot(None, now).at >= now + SECOND);
     }
@@ -378,9 +378,9 @@ mod tests {
         let start = start();
         let mut pace = Pace::new(start);
         // A few requests say nothing about the limit, unless some of them had to wait.
-        pace.note_refusal(SECOND, start);
+        pace.note_limit(SECOND, start);
         assert_eq!(slots(&mut pace, 2, start, start), [0, 0]);
-        pace.note_refusal(SECOND, start);
+        pace.note_limit(SECOND, start);
         let two = slots(&mut pace, 2, start, start);
         assert!(two[1] > 1000, "{two:?}");
         let later = start + 61 * SECOND;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::policy::Reason;
+use crate::policy::CooldownReason;
 
 /// The presence of a profile's credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,13 +49,8 @@ impl CredentialPresence {
     }
 
     /// Returns `true` if a failure of an attempt that began at `began` concerns an earlier credential.
-    pub(super) fn is_outdated(&self, reason: Reason, began: Instant) -> bool {
+    pub(super) fn is_outdated(&self, reason: CooldownReason, began: Instant) -> bool {
         let before = |change: Option<Instant>| change.is_some_and(|change| began < change);
-        before(self.replaced) || (is_refusal(reason) && before(self.renewed))
+        before(self.replaced) || (reason.rules().is_rejection && before(self.renewed))
     }
-}
-
-/// Returns `true` for reasons that concern the credential itself, not its account.
-pub(super) const fn is_refusal(reason: Reason) -> bool {
-    matches!(reason, Reason::Auth | Reason::Permission)
 }

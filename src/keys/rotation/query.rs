@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{ProfileId, pace::Slot};
-use crate::policy::{LimitHints, Reason, Verdict};
+use crate::policy::{CooldownReason, LimitHints, Verdict};
 
 /// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,7 +88,7 @@ pub struct ProfileChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeCause {
     /// The former profile is in cooldown.
-    Cooldown(Reason),
+    Cooldown(CooldownReason),
     /// The provider is overloaded, and asks for a longer wait than a request has. The lane keeps its profile.
     Overloaded,
     /// The prompt cache of the lane has expired, and this is the profile that the lane would have today.
@@ -113,7 +113,7 @@ impl ChangeCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoneAvailable {
     /// The reasons of the cooldowns that stand in the way.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<CooldownReason>,
     /// The earliest time at which one of these profiles may be used.
     pub until: Option<Instant>,
     /// `true` if other profiles could serve, but the lane is bound to its own.

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use crate::policy::Reason;
+use crate::policy::CooldownReason;
 
 /// A cooldown of a credential that a provider's answer or an operator began or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedCooldown {
     /// The reason.
-    pub reason: Reason,
+    pub reason: CooldownReason,
     /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub model: Option<Box<str>>,
     /// Its times.
@@ -25,7 +25,7 @@ pub enum SharedCooldownState {
         /// `true` if the provider named its end.
         is_named: bool,
         /// The refusal that has begun it or made it longer.
-        refused_at: Instant,
+        failed_at: Instant,
         /// The end.
         until: Instant,
     },

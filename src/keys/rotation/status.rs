@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cooldown::Cooldown;
-use crate::policy::{ProfileState, Reason};
+use crate::policy::{CooldownReason, ProfileState};
 
 /// The state of one profile, for the admin API.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ impl ProfileStatus {
     }
 
     /// Returns the cooldown that ends last, of those with this reason that concern a model.
-    pub fn cooldown_of(&self, reason: Reason, model: Option<&str>) -> Option<&Cooldown> {
+    pub fn cooldown_of(&self, reason: CooldownReason, model: Option<&str>) -> Option<&Cooldown> {
         let those = self.cooldowns.iter().filter(|cooldown| cooldown.reason == reason);
         those
             .filter(|cooldown| cooldown.concerns(model))

@@ -16,7 +16,7 @@ use crate::{
         },
         matching,
         page::{ListCursor, Page, PageScan},
-        pending::delivery_value,
+        posted_results::delivery_value,
         queries::whole_content,
         records::{RecordedCall, RecordedCallState},
     },

@@ -12,7 +12,7 @@ mod unknown_refusal;
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
-    attempt_outcome::AttemptOutcome, data_path::DataPath, error::ProxyError, exchange_log::ExchangeLog,
+    attempt_reporter::AttemptReporter, data_path::DataPath, error::ProxyError, exchange_log::ExchangeLog,
     request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(super) async fn run_attempts(
     }
     // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
     let jitter = f64::from(u32::try_from(path.hash_key.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
-    let lane_key = profile_choice::lane_key(&outgoing, route, &log.event.request_id);
+    let choice_hash = profile_choice::choice_hash(&outgoing, route, &log.event.request_id);
     let history = outgoing
         .body
         .sent_body
@@ -63,7 +63,7 @@ pub(super) async fn run_attempts(
         outgoing,
         history,
         learned_facts: Vec::new(),
-        lane_key,
+        choice_hash,
         is_cold: false,
         profile: None,
         tried_profiles: Vec::new(),
@@ -87,7 +87,7 @@ struct Attempts<'x> {
     /// Facts that the provider proves if it accepts the present body.
     learned_facts: Vec<KeyedFact>,
     /// Value by which a profile is chosen: the same for all requests of a lane.
-    lane_key: [u8; 32],
+    choice_hash: [u8; 32],
     /// `true` if the provider's prompt cache of the lane has expired.
     is_cold: bool,
     /// The profile of the present attempt. `None` for the client's own credential.
@@ -143,7 +143,7 @@ impl Attempts<'_> {
             let Some(next) = self.prepare_next_attempt(&tried, log) else {
                 return self.finish_exchange(tried, log).await;
             };
-            log.report_verdict(tried.verdict, &tried.hints);
+            log.report_attempt(tried.verdict, &tried.hints);
             let NextAttempt::After(delay) = next else {
                 // Requests that were refused together are not repeated together: each waits for its own slot.
                 if profile_choice::wait_for_own(self, log).await {
@@ -252,8 +252,8 @@ impl Attempts<'_> {
             Box::pin(recovery::take_values_out(self, log)).await?;
         }
         let request = large_body::build_request(self, log).await?;
-        // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
-        log.outcome = Some(self.describe_attempt(log));
+        // Set before the send: a client that leaves meanwhile drops the exchange, which reports that.
+        log.reporter = Some(self.describe_attempt(log));
         let timeout = self.head_timeout(log);
         let context = &self.outgoing.body.context;
         let sent = send::send_once(self.path, self.route, context, request, timeout, log).await;
@@ -272,9 +272,9 @@ impl Attempts<'_> {
     }
 
     /// Describes the present attempt to everything that learns its outcome.
-    fn describe_attempt(&self, log: &ExchangeLog) -> Box<AttemptOutcome> {
+    fn describe_attempt(&self, log: &ExchangeLog) -> Box<AttemptReporter> {
         let context = &self.outgoing.body.context;
-        Box::new(AttemptOutcome {
+        Box::new(AttemptReporter {
             pool: Arc::clone(self.route.pool),
             sessions: Arc::clone(&self.path.sessions),
             attempt: ObservedAttempt {
@@ -392,14 +392,14 @@ impl Attempts<'_> {
         let mut next = retry::decide_next_step(tried.verdict, &tried.hints, &at, self.jitter);
         if let NextStep::Rotate { other_quota } = next {
             // Reported first, so that the choice already sees this profile's cooldown.
-            log.report_verdict(tried.verdict, &tried.hints);
+            log.report_attempt(tried.verdict, &tried.hints);
             self.tried_profiles.extend(self.profile);
             if profile_choice::rotate(self, tried.verdict, other_quota, log) {
                 return Some(NextAttempt::After(Duration::ZERO));
             }
             // No other profile can serve, so the present one is not left.
             self.tried_profiles.pop();
-            next = retry::retry_same_key(class, &tried.hints, &at, self.jitter).unwrap_or(NextStep::Surface);
+            next = retry::retry_same_key(class, &tried.hints, &at, self.jitter).unwrap_or(NextStep::GiveUp);
         }
         match next {
             // Budgets bound the retries of all exchanges of the caller together, and of the upstream.
@@ -437,7 +437,7 @@ impl Attempts<'_> {
             unknown_refusal::report_unknown(self, &tried, log);
             // The text of an unread error may name another class. It is reported when it was relayed.
             if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {
-                log.report_verdict(tried.verdict, &tried.hints);
+                log.report_attempt(tried.verdict, &tried.hints);
             }
             if tried.result.is_ok() {
                 // The body of the error may still end well: the head decides the verdict on the exchange.

@@ -222,7 +222,7 @@ pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> Profil
     let context = &attempts.outgoing.body.context;
     let find_profile = |label: &str| attempts.route.pool.find_profile(label);
     ProfileQuery {
-        lane: attempts.lane_key,
+        lane: attempts.choice_hash,
         asks_no_model: !attempts.route.asks_model,
         model: context.model.as_deref(),
         pinned: context.pinned_profile.as_deref().and_then(find_profile),
@@ -236,7 +236,7 @@ pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> Profil
 }
 
 /// Returns the value by which a request's profile is chosen. Requests with the same value prefer the same profile.
-pub(super) fn lane_key(outgoing: &OutgoingRequest, route: &Route<'_>, request_id: &str) -> [u8; 32] {
+pub(super) fn choice_hash(outgoing: &OutgoingRequest, route: &Route<'_>, request_id: &str) -> [u8; 32] {
     let context = &outgoing.body.context;
     if context.lane.is_none() && route.asks_model {
         // An embedding has no cache to stay with: such requests are spread over all profiles by their weights.

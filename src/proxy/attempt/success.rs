@@ -25,8 +25,8 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
     let mut pins = attempts.outgoing.body.pins.take();
     let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();
-        if let Some(outcome) = &mut log.outcome {
-            outcome.restored = restored;
+        if let Some(reporter) = &mut log.reporter {
+            reporter.restored = restored;
         }
         hold
     });
@@ -73,14 +73,14 @@ async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<Box<Pendin
     };
     let (stores_answer, chain) = read.unwrap_or((true, None));
     note_objects(attempts, stores_answer, log);
-    if let Some(outcome) = &mut log.outcome {
-        outcome.chain = chain;
+    if let Some(reporter) = &mut log.reporter {
+        reporter.chain = chain;
     }
 }
 
 /// Stores the objects that this success shows to be the profile's, and has those noted that the answer names.
 fn note_objects(attempts: &Attempts<'_>, stores_answer: bool, log: &mut ExchangeLog) {
-    let (Some(profile), Some(outcome)) = (log.event.profile.as_deref(), &mut log.outcome) else {
+    let (Some(profile), Some(reporter)) = (log.event.profile.as_deref(), &mut log.reporter) else {
         return;
     };
     let (path, route, body) = (attempts.path, attempts.route, &attempts.outgoing.body);
@@ -91,7 +91,7 @@ fn note_objects(attempts: &Attempts<'_>, stores_answer: bool, log: &mut Exchange
     let is_user = path.settings.principals.trust_body_user && account != caller;
     let callers = [Some(caller), is_user.then_some(account)];
     let note = ObjectNote::begin(&path.objects, callers, route, &context.objects, profile, stores_answer);
-    outcome.objects = note.map(Box::new);
+    reporter.objects = note.map(Box::new);
 }
 
 /// Stores what the provider has proven by its answer to this body.

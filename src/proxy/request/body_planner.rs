@@ -18,8 +18,8 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
-        late_delivery::{LastText, LateDelivery, LateTexts, LedgerWait},
         late_results::LateResults,
+        late_text_insertion::{LastText, LateTextInsertion, LateTexts, LedgerWait},
     },
     recall::LedgerBudget,
     repair::{Action, Paired, RepairReport, parse},
@@ -110,7 +110,7 @@ impl BodyPlanner<'_> {
         let mut is_ahead_unread = false;
         if wait.is_patient {
             // Boxed, because it is rare.
-            let delivery = LateDelivery { results, wait };
+            let delivery = LateTextInsertion { results, wait };
             is_ahead_unread = Box::pin(delivery.read_ahead(&read.paired)).await.is_err();
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
@@ -120,7 +120,7 @@ impl BodyPlanner<'_> {
             None => ContinuityPlan::default(),
         };
         let (mut plain, mut texts) = (read.plain.clone(), LateTexts::default());
-        let delivery = LateDelivery { results, wait };
+        let delivery = LateTextInsertion { results, wait };
         let late = if self.is_strict {
             Ok(None)
         } else {
@@ -153,7 +153,7 @@ impl BodyPlanner<'_> {
             texts,
             is_unread,
         };
-        self.plan_filled(filled, context, results, deadline).await
+        self.look_up_and_plan(filled, context, results, deadline).await
     }
 
     /// Counts what a repair has added to a body in the memory of request bodies. `None` if it is little.
@@ -193,7 +193,7 @@ impl BodyPlanner<'_> {
     }
 
     /// Looks up the open calls, plans, and pins what the plan assigns.
-    async fn plan_filled(
+    async fn look_up_and_plan(
         &self,
         FilledBody {
             read,

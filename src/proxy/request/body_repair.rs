@@ -32,8 +32,8 @@ use crate::{
         exchange_route::ExchangeRoute,
         headers::forbids_edits,
         heavy_body::{HEAVY_CALLS_MIN, is_heavy_pass},
-        late_delivery::LedgerWait,
         late_results::LateResults,
+        late_text_insertion::LedgerWait,
         owned_ids::NamedObjects,
     },
     recall::LedgerBudget,
@@ -71,7 +71,7 @@ impl BodyRepair<'_> {
             // What cannot be decoded need not be collected either.
             let payload = Payload::Streamed(Some(boxed_client_body(body)));
             return Ok(self
-                .unread_body(caller, ledger_budget, log, Unreadable::Coding, payload)
+                .uninspected_body(caller, ledger_budget, log, Unreadable::Coding, payload)
                 .await);
         };
         let share = self.path.budgets.memory.open(self.client, body.claimed_len());
@@ -82,7 +82,7 @@ impl BodyRepair<'_> {
             CollectedBody::TooLarge(body) => {
                 let payload = Payload::Streamed(Some(boxed_client_body(body)));
                 return Ok(self
-                    .unread_body(caller, ledger_budget, log, Unreadable::TooLarge, payload)
+                    .uninspected_body(caller, ledger_budget, log, Unreadable::TooLarge, payload)
                     .await);
             }
         };
@@ -156,13 +156,15 @@ impl BodyRepair<'_> {
                 // The provider judges what the proxy cannot read.
                 Err(reason) => {
                     let payload = Payload::InMemory(Segments::whole(raw));
-                    Ok(self.unread_body(caller, ledger_budget, log, reason, payload).await)
+                    Ok(self.uninspected_body(caller, ledger_budget, log, reason, payload).await)
                 }
             },
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(self.too_large(log)),
             Err(reason) => {
                 let payload = Payload::InMemory(Segments::whole(raw));
-                Ok(self.unread_body(caller, ledger_budget, log, *reason, payload).await)
+                Ok(self
+                    .uninspected_body(caller, ledger_budget, log, *reason, payload)
+                    .await)
             }
         };
         let mut outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)?;
@@ -239,7 +241,7 @@ impl BodyRepair<'_> {
         if mode == Mode::Repair {
             return self.repair_body(received, read, context, ledger_budget, log).await;
         }
-        // Without known answers: only the findings count, and nothing is edited.
+        // Without known results: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownResults::default(), self.policy));
         let mut report = report.map(|plan| plan.report).unwrap_or_default();
         if let Some(continuity) = &mut read.continuity {
@@ -337,7 +339,7 @@ impl BodyRepair<'_> {
         Ok(Some(outgoing))
     }
 
-    /// Repairs the body, and pins the answers that its calls get for the first time.
+    /// Repairs the body, and pins the results that its calls get for the first time.
     async fn repair_body(
         &self,
         received: ReceivedBody<'_>,
@@ -478,7 +480,7 @@ impl BodyRepair<'_> {
     }
 
     /// Returns a body that is sent unread, and logs the reason. Only its path may name objects.
-    async fn unread_body(
+    async fn uninspected_body(
         &self,
         caller: Caller,
         mut ledger_budget: LedgerBudget,

@@ -89,7 +89,7 @@ impl CallMemory<'_> {
 
 impl CallMemory<'_> {
     /// Plans a body, including what refusals have taught about this conversation's thinking.
-    pub(in crate::proxy) fn plan_known(
+    pub(in crate::proxy) fn plan_with_facts(
         &self,
         paired: &Paired<'_>,
         known: &KnownResults,
@@ -109,7 +109,7 @@ impl CallMemory<'_> {
 }
 
 impl CallLookup {
-    /// Returns a look-up that knows no answer yet.
+    /// Returns a look-up that knows no result yet.
     pub(in crate::proxy) fn of_body(paired: &Paired<'_>) -> Self {
         Self {
             last_thinking: last_thinking(paired),
@@ -314,7 +314,7 @@ impl CallLookup {
         results: &LateResults,
         deadline: Instant,
     ) {
-        if results.late.pending_count(results.caller) == 0 {
+        if results.late.waiting_count(results.caller) == 0 {
             return;
         }
         // A block is a result that the client brought. It may be another one than the posted.

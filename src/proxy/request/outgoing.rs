@@ -24,8 +24,8 @@ use crate::{
         credential::{self, ApplyError},
         headers::is_signed,
         heavy_body::is_heavy_pass,
-        late_delivery::LastText,
         late_results::LateResults,
+        late_text_insertion::LastText,
         response_chain::ChainRequest,
     },
     recall::FactKey,
@@ -125,7 +125,7 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) ends_with_late: bool,
     /// Bytes that were sent.
     pub(in crate::proxy) body: Segments,
-    /// Answers that were known for its calls.
+    /// Results that were known for its calls.
     pub(in crate::proxy) lookup: CallLookup,
     pub(in crate::proxy) wire: Wire,
     /// Rules beyond the dialect's that the body follows.

@@ -9,7 +9,7 @@ use super::{
     pending_pins::{CallResults, call_results},
 };
 use crate::{
-    proxy::{catch_core_panic::catch_read, late_delivery::LateTexts, late_results::LateResults},
+    proxy::{catch_core_panic::catch_read, late_results::LateResults, late_text_insertion::LateTexts},
     repair::{Paired, Plan, RepairPolicy},
     wire::Unreadable,
 };
@@ -63,12 +63,14 @@ impl ResultPlanner<'_> {
         deadline: Instant,
     ) -> Result<(Plan, NewPins<'r>), Unreadable> {
         let caller = late_results.caller;
-        let mut plan = self.plan_repair(paired, lookup)?;
+        let plan_once =
+            |lookup: &CallLookup| catch_read(|| self.memory.plan_with_facts(paired, &lookup.known, self.policy));
+        let mut plan = plan_once(lookup)?;
         // Before the first pin: from here on, every way out keeps them or rolls them back.
         let mut pins = NewPins::new(late_results, call_results(paired, &plan, lookup, caller), may_pin);
         // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its results.
         if may_pin && self.pin_results(pins.results(), late_results, lookup, deadline).await {
-            plan = self.plan_repair(paired, lookup)?;
+            plan = plan_once(lookup)?;
             pins.replace_results(call_results(paired, &plan, lookup, caller));
         }
         Ok((plan, pins))
@@ -97,10 +99,5 @@ impl ResultPlanner<'_> {
         let has_conflicts = !conflicts.is_empty();
         lookup.add_pinned_by_others(conflicts);
         has_conflicts
-    }
-
-    /// Plans the repair, including what refusals have taught about this conversation's thinking.
-    fn plan_repair(&self, paired: &Paired<'_>, lookup: &CallLookup) -> Result<Plan, Unreadable> {
-        catch_read(|| self.memory.plan_known(paired, &lookup.known, self.policy))
     }
 }

@@ -197,7 +197,7 @@ impl RecallStore {
         let look = async {
             // Only verified callers have records in the ledger.
             let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedResult, scope.caller.principal());
-            // Another process may have pinned the first answer a moment ago.
+            // Another process may have pinned the first result a moment ago.
             let is_none = self.0.ledger.is_exclusive() && !may_have(&self.0.owners);
             if is_none || !self.0.callers.verify(scope.caller, deadline).await? {
                 return Ok(Vec::new());
@@ -296,7 +296,7 @@ fn note_owner(store: &RecallStoreState, caller: Caller) {
     }
 }
 
-/// Commits one answer. Adds the steps to `queued` that the journal has no room for.
+/// Commits one result. Adds the steps to `queued` that the journal has no room for.
 fn commit_row(
     store: &RecallStoreState,
     key: RecordKey,
@@ -306,7 +306,7 @@ fn commit_row(
 ) {
     let pins = &store.pinned;
     let mut journal = pins.lock_journal();
-    // The first answer that a provider accepted stays: its history is cached with these bytes.
+    // The first result that a provider accepted stays: its history is cached with these bytes.
     let is_committed = |row: &PinnedRow| row.is_committed;
     if journal.find_decision(&key).is_some_and(is_committed) {
         return;

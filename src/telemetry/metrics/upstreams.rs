@@ -8,7 +8,7 @@ use super::{
     page::metric_table,
 };
 use crate::{
-    policy::{ProfileState, Reason, breaker::BreakerState},
+    policy::{CooldownReason, ProfileState, breaker::BreakerState},
     telemetry::events::ExchangeEnded,
     upstream::NetworkCause,
 };
@@ -58,7 +58,7 @@ metric_table! {
             "Conversations that moved to another profile, by the profile they left and the reason for its cooldown",
             // One more than the reasons: `other`.
             LabelSpace::open(["upstream", "profile", "reason"], ROTATION_SETS_MAX)
-                .folding(["upstream", "profile"], Reason::ALL.len() + 1),
+                .folding(["upstream", "profile"], CooldownReason::ALL.len() + 1),
         );
         breakers: GaugeFamily<2> = page.gauges(
             "breakers",

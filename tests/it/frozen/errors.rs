@@ -7,7 +7,7 @@ use antiphon::{
     conversation::{Finding, FindingKind},
     keys::profiles::LackingProfile,
     keys::{credential_source::SourceFailure, rotation::NoneAvailable},
-    policy::{Class, Reason, Verdict},
+    policy::{Class, CooldownReason, Verdict},
     proxy::{ClientFault, ExhaustedPool, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
     server::budget::Overloaded,
     upstream::{Phase, SendError, SendErrorKind},
@@ -117,23 +117,29 @@ fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
     for (name, reasons, wait, is_bound, is_busy) in [
         (
             "by limits",
-            vec![Reason::RateLimit, Reason::Quota],
+            vec![CooldownReason::RateLimit, CooldownReason::Quota],
             Some(1),
             false,
             false,
         ),
-        ("for more than a minute", vec![Reason::RateLimit], Some(61), true, false),
+        (
+            "for more than a minute",
+            vec![CooldownReason::RateLimit],
+            Some(61),
+            true,
+            false,
+        ),
         (
             "by a key",
-            vec![Reason::RateLimit, Reason::Auth],
+            vec![CooldownReason::RateLimit, CooldownReason::Auth],
             Some(30),
             false,
             false,
         ),
-        ("by rejected keys", vec![Reason::Auth], Some(30), false, false),
+        ("by rejected keys", vec![CooldownReason::Auth], Some(30), false, false),
         (
             "by unpaid keys",
-            vec![Reason::Auth, Reason::Billing],
+            vec![CooldownReason::Auth, CooldownReason::Billing],
             Some(30),
             false,
             false,
@@ -160,7 +166,12 @@ fn lacking(add: &mut impl FnMut(&str, ProxyError)) {
     let failure = Some(SourceFailure::ExitStatus(1));
     for (name, failure, reasons, wait) in [
         ("awaited", None, vec![], None),
-        ("failed", failure, vec![Reason::RateLimit], Some(Duration::from_secs(9))),
+        (
+            "failed",
+            failure,
+            vec![CooldownReason::RateLimit],
+            Some(Duration::from_secs(9)),
+        ),
     ] {
         let one = LackingProfile {
             profile: "p".to_owned(),

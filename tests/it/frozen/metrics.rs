@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use antiphon::{
     conversation::{Finding, FindingKind},
     policy::ProfileState,
-    policy::{Reason, Side, breaker},
+    policy::{CooldownReason, Side, breaker},
     repair::{Action, RepairReport},
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
@@ -37,7 +37,11 @@ pub(crate) fn exercised() -> Telemetry {
     for cause in NetworkCause::ALL {
         telemetry.record_network_failure(cause);
     }
-    for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
+    for reason in CooldownReason::ALL
+        .map(CooldownReason::label)
+        .into_iter()
+        .chain(["other"])
+    {
         telemetry.record_rotation("u", "p", reason);
     }
     for state in ProfileState::ALL {

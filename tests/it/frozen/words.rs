@@ -6,7 +6,7 @@ use antiphon::{
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
     policy::ProfileState,
-    policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},
+    policy::{Class, CooldownReason, Observation, Side, breaker, classify, stream_timeouts},
     provider::{BUILT_IN, ProviderKind, RESERVED_NAMES},
     proxy::RequestRefusal,
     repair::{Action, Mode, Tier},
@@ -189,7 +189,7 @@ const SOURCE_FAILURES: [SourceFailure; 10] = [
 fn of_attempts(words: &mut Words) {
     words.list("credential failure", SOURCE_FAILURES.map(SourceFailure::label));
     words.list("side", Side::ALL.map(Side::label));
-    words.list("rest reason", Reason::ALL.map(Reason::label));
+    words.list("rest reason", CooldownReason::ALL.map(CooldownReason::label));
     words.list("profile state", ProfileState::ALL.map(ProfileState::label));
     words.list(
         "breaker state",
@@ -197,7 +197,7 @@ fn of_attempts(words: &mut Words) {
     );
     for class in CLASSES {
         let side = class.fault_side().map_or("-", Side::label);
-        let reason = class.cooldown_reason().map_or("-", Reason::label);
+        let reason = class.cooldown_reason().map_or("-", CooldownReason::label);
         words.list(
             "class",
             [format!("{} side={side} rest={reason}", class.label()).as_str()],

@@ -453,7 +453,7 @@ impl World {
             self.compare(who, found, expected, "outstanding");
         }
         self.late.load_posted(caller, false, near_deadline()).await.unwrap();
-        let pending = self.late.pending_count(caller);
+        let pending = self.late.waiting_count(caller);
         if pending != expected.len() {
             self.other(format!(
                 "{who} has {} outstanding, and {pending} pending",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon::{
     auth::{Caller, Principal},
     policy::ProfileState,
-    policy::{Reason, Side, breaker},
+    policy::{CooldownReason, Side, breaker},
     provider::BUILT_IN,
     session::TurnMark,
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
@@ -87,7 +87,11 @@ impl Fleet {
                 telemetry.count_attempt(upstream, class);
             }
             for profile in &self.profiles {
-                for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
+                for reason in CooldownReason::ALL
+                    .map(CooldownReason::label)
+                    .into_iter()
+                    .chain(["other"])
+                {
                     telemetry.record_rotation(upstream, profile, reason);
                 }
             }

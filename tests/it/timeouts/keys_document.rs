@@ -8,8 +8,8 @@ use std::{
 use antiphon::{
     keys::rotation::{AttemptReport, PoolMember, Rotation},
     policy::{
-        Class, KEY_STATEMENTS, KeyStatement, LimitHints, Observation, ProviderErrorInfo, Reason, Verdict, VerdictScope,
-        classify, status_of_error,
+        Class, CooldownReason, KEY_STATEMENTS, KeyStatement, LimitHints, Observation, ProviderErrorInfo, Verdict,
+        VerdictScope, classify, status_of_error,
     },
     provider::ProviderKind,
 };
@@ -92,7 +92,7 @@ fn a_name_in_a_stream_counts_as_under_its_status() {
 #[test]
 fn every_cooldown_has_its_documented_length_and_extent() {
     let rows = table("## Cooldowns");
-    assert_eq!(rows.len(), Reason::ALL.len());
+    assert_eq!(rows.len(), CooldownReason::ALL.len());
     for (row, class) in rows.iter().zip(cooldown_classes()) {
         assert_eq!(row[0], word(class));
         let lengths = lengths(class, 8);
@@ -130,7 +130,7 @@ fn every_reason_has_advice() {
         .into_iter()
         .map(|row| row[0].clone())
         .collect();
-    let coded: Vec<&str> = Reason::ALL.iter().map(|reason| reason.label()).collect();
+    let coded: Vec<&str> = CooldownReason::ALL.iter().map(|reason| reason.label()).collect();
     assert_eq!(documented, coded);
 }
 

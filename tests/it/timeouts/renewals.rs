@@ -15,7 +15,7 @@ use antiphon::{
         credential_source::CredentialSource,
         credential_source::{CommandLine, SourceFailure, SuppliedCredential},
     },
-    policy::{ProfileState, Reason, RotationSettings},
+    policy::{CooldownReason, ProfileState, RotationSettings},
     telemetry::Telemetry,
 };
 use tokio::time::Instant;
@@ -211,10 +211,13 @@ async fn a_renewal_ends_the_cooldowns_of_the_token_but_not_those_of_the_account(
     world.script(error(403, &[], FORBIDDEN));
     assert_eq!(world.ask(of_session("s", MESSAGES, &[], &other)).await.status(), 200);
     let reasons = || -> Vec<&str> { cooldowns(&world, UPSTREAM, "a").iter().map(|rest| rest.0).collect() };
-    assert_eq!(reasons(), [Reason::Permission.label(), Reason::RateLimit.label()]);
+    assert_eq!(
+        reasons(),
+        [CooldownReason::Permission.label(), CooldownReason::RateLimit.label()]
+    );
     world.until(secs(2881)).await;
     assert_eq!(script.runs(), 2);
-    assert_eq!(reasons(), [Reason::RateLimit.label()]);
+    assert_eq!(reasons(), [CooldownReason::RateLimit.label()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use antiphon::{
         AttemptReport, ChangeCause, CredentialState, LaneBindings, PoolMember, ProfileId, ProfileQuery, Rotation,
         Selection,
     },
-    policy::{Class, LimitHints, ProfileState, Reason, Verdict, VerdictScope},
+    policy::{Class, CooldownReason, LimitHints, ProfileState, Verdict, VerdictScope},
 };
 use proptest::prelude::*;
 
@@ -57,11 +57,11 @@ impl Pool {
         self.now += Duration::from_secs(seconds);
     }
 
-    fn fails(&mut self, id: ProfileId, class: Class) -> Option<Reason> {
+    fn fails(&mut self, id: ProfileId, class: Class) -> Option<CooldownReason> {
         self.fails_for(id, class, None)
     }
 
-    fn fails_for(&mut self, id: ProfileId, class: Class, rest: Option<u64>) -> Option<Reason> {
+    fn fails_for(&mut self, id: ProfileId, class: Class, rest: Option<u64>) -> Option<CooldownReason> {
         let began = self.now;
         self.reports(id, class, rest, MODEL, began)
     }
@@ -73,7 +73,7 @@ impl Pool {
         rest: Option<u64>,
         model: Option<&str>,
         began: Instant,
-    ) -> Option<Reason> {
+    ) -> Option<CooldownReason> {
         let report = AttemptReport {
             model,
             hints: LimitHints {
@@ -350,7 +350,10 @@ fn a_named_duration_can_only_lengthen_a_cooldown() {
     assert_eq!(pool.rests(0), Some(45));
     assert_eq!(pool.fails_for(0, Class::RateLimit, Some(20)), None);
     assert_eq!(pool.rests(0), Some(45));
-    assert_eq!(pool.fails_for(0, Class::RateLimit, Some(90)), Some(Reason::RateLimit));
+    assert_eq!(
+        pool.fails_for(0, Class::RateLimit, Some(90)),
+        Some(CooldownReason::RateLimit)
+    );
     assert_eq!(pool.rests(0), Some(90));
     pool.fails_for(1, Class::Quota, Some(7200));
     assert_eq!((pool.rests(1), pool.state(1)), (Some(7200), ProfileState::Disabled));
@@ -414,7 +417,7 @@ fn a_rate_limit_applies_to_one_model_of_the_organisation() {
         .collect();
     assert_eq!(others.len(), 3);
     let rests = &pool.rotation.profile_statuses(pool.now)[1].cooldowns;
-    assert!(rests.len() == 1 && rests[0].of_other_profile && rests[0].reason == Reason::RateLimit);
+    assert!(rests.len() == 1 && rests[0].of_other_profile && rests[0].reason == CooldownReason::RateLimit);
 }
 
 #[test]
@@ -455,7 +458,7 @@ fn a_pinned_lane_waits_shortly_and_then_moves() {
     else {
         panic!("{:?}", pool.pick(&pinned()));
     };
-    assert!(id != 0 && moved.from == 0 && moved.cause == ChangeCause::Cooldown(Reason::RateLimit));
+    assert!(id != 0 && moved.from == 0 && moved.cause == ChangeCause::Cooldown(CooldownReason::RateLimit));
     pool.pass(11);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
 }
@@ -532,7 +535,7 @@ fn the_last_enabled_profile_is_always_available() {
     let Selection::NoneAvailable(stuck) = pool.pick(&pinned()) else {
         panic!()
     };
-    assert_eq!(stuck.reasons, [Reason::Billing]);
+    assert_eq!(stuck.reasons, [CooldownReason::Billing]);
 }
 
 #[test]
@@ -547,7 +550,7 @@ fn with_all_cooling_down_the_reasons_and_the_earliest_end_are_reported() {
     }) else {
         panic!()
     };
-    assert_eq!(stuck.reasons, [Reason::Auth, Reason::RateLimit]);
+    assert_eq!(stuck.reasons, [CooldownReason::Auth, CooldownReason::RateLimit]);
     assert_eq!(stuck.until, Some(pool.now + Duration::from_secs(30)));
 }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
-    repair::{Action, Applicability, planner::Planner},
+    repair::{Action, Applicability, planner::HistoryPlanner},
     work,
 };
 
 /// Marks the messages whose text moves.
 ///
 /// It runs after all other moves are planned, because they may remove the text or its neighbours.
-pub(super) fn arrange_words(planner: &mut Planner<'_>) {
+pub(super) fn arrange_words(planner: &mut HistoryPlanner<'_>) {
     // Inserted results must not join text either, even if the client's own messages are healthy.
     planner.plan.results_apart = planner.rules.words == WordsPlace::ApartFromResults;
     planner.plan.adds_bridges = planner.rules.words == WordsPlace::Bridged && planner.allows(Applicability::Inventive);
@@ -30,7 +30,7 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
 }
 
 /// Returns `true` if the text and its neighbour both stay in the message.
-fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
+fn is_still_misplaced(planner: &HistoryPlanner<'_>, words: &MisplacedWords) -> bool {
     if planner.plan.adds_bridges {
         return !planner.plan.part_changes.contains_key(&words.beside);
     }

@@ -6,7 +6,7 @@ use super::{
     Action, Applicability, BodyCall, OnLate,
     history_plan::{PartChange, PlannedResult, ResultSource},
     known_results::{Assignment, PinnedResult, RealResult},
-    planner::Planner,
+    planner::HistoryPlanner,
     result_block,
     salvage::quote_result,
     same_result,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Gives each call the first result that applies.
-pub(super) fn assign_results(planner: &mut Planner<'_>) {
+pub(super) fn assign_results(planner: &mut HistoryPlanner<'_>) {
     let (history, pairing) = (planner.history, planner.pairing);
     let overrides = overrides_by_call(planner);
     // Open calls are in document order, as the rows are.
@@ -59,7 +59,7 @@ pub(super) fn assign_results(planner: &mut Planner<'_>) {
 }
 
 /// Returns the placeholders that replace results in their places, by call.
-fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
+fn overrides_by_call(planner: &HistoryPlanner<'_>) -> HashMap<CallRowId, Placeholder> {
     if planner.known.overrides.is_empty() {
         return HashMap::new();
     }
@@ -70,7 +70,7 @@ fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
 }
 
 /// Replaces a result that the client has put in its place by the placeholder of earlier requests.
-fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, placeholder: Placeholder) {
+fn override_result(planner: &mut HistoryPlanner<'_>, call: &CallRow, result: PartId, placeholder: Placeholder) {
     planner.count(Action::Placeholder);
     // Thinking is bound to the placeholder. The caller keeps the result as text at the end of the body.
     planner.plan.part_changes.insert(result, PartChange::Removed);
@@ -89,7 +89,7 @@ fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, pl
 /// Returns the result for a call that has none in its place. `None` if the policy permits none.
 ///
 /// The order is that of the module. A pin comes first, so that every later request contains the same bytes.
-fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<ResultSource> {
+fn find_source(planner: &mut HistoryPlanner<'_>, call: &CallRow, described: &BodyCall) -> Option<ResultSource> {
     let pinned = planner.known.pinned.get(&described.key);
     // With `late = "move"` a real result in the body replaces an earlier placeholder.
     let overtaken = |pinned: &PinnedResult| {
@@ -134,7 +134,7 @@ fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) 
 }
 
 /// Records a result that the call is given for the first time.
-fn assign_result(planner: &mut Planner<'_>, call: &BodyCall, result: PinnedResult) {
+fn assign_result(planner: &mut HistoryPlanner<'_>, call: &BodyCall, result: PinnedResult) {
     planner.plan.assigned.push(Assignment {
         call: call.key,
         result,
@@ -143,13 +143,13 @@ fn assign_result(planner: &mut Planner<'_>, call: &BodyCall, result: PinnedResul
 }
 
 /// Returns the length of a result in bytes.
-fn result_len(planner: &Planner<'_>, row: ResultRowId) -> usize {
+fn result_len(planner: &HistoryPlanner<'_>, row: ResultRowId) -> usize {
     let part = planner.pairing.results[row].part;
     planner.conversation.parts[part].span.len()
 }
 
 /// Moves a result of the body to its call.
-fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> ResultSource {
+fn move_result(planner: &mut HistoryPlanner<'_>, call: &CallRow, row: ResultRowId) -> ResultSource {
     let found = &planner.pairing.results[row];
     let merged = found.position == ResultPosition::Split && found.turn == Some(call.turn);
     planner.count(if merged { Action::Merge } else { Action::Move });
@@ -158,7 +158,7 @@ fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> R
 }
 
 /// Turns an open call that cannot be answered into text. Removes the reasoning that would lose the item it belongs to.
-fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
+fn turn_call_into_text(planner: &mut HistoryPlanner<'_>, call: PartId) {
     if !planner.allows(Applicability::Salvage) {
         planner.plan.report.unrepairable += 1;
         return;
@@ -172,7 +172,7 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
 }
 
 /// Counts a move for a result in its place that is cut out of an assistant message, or put before a system message.
-fn keep_result_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
+fn keep_result_in_place(planner: &mut HistoryPlanner<'_>, turn: TurnId, unit: usize) {
     let after_system = !planner.pairing.turns[turn].systems.is_empty();
     if after_system {
         planner.plan.turns.entry(turn).or_default().moves_systems = true;
@@ -184,7 +184,7 @@ fn keep_result_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
 }
 
 /// Gives a call its pinned result. An equal result elsewhere in the body moves to the call. Any other is quoted.
-fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedResult, call: &CallRow) -> ResultSource {
+fn apply_pin(planner: &mut HistoryPlanner<'_>, pinned: PinnedResult, call: &CallRow) -> ResultSource {
     // The client has only put the pinned result elsewhere, so its own bytes serve.
     if let (PinnedResult::Result(real), Some(row)) = (&pinned, call.result)
         && same_result::is_same_result(planner.conversation, planner.pairing.results[row].part, real)

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the edits that carry out `plan`.
-pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: Wire) -> Result<EditList, Overlap> {
+pub(super) fn edits_of(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: Wire) -> Result<EditList, Overlap> {
     let (pairing, conversation) = (&history.pairing, &history.conversation);
     let json = Json::new(conversation.body);
     let remote_results = plan

@@ -1,13 +1,13 @@
 //! Plans repairs other than of client calls: server halves, rejected fields, and a missing first user turn.
 
-use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
+use super::{Action, Applicability, history_plan::PartChange, planner::HistoryPlanner};
 use crate::{
     conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit},
     work,
 };
 
 /// Plans the removal of server halves, as far as they may be dropped.
-pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
+pub(super) fn drop_server_halves(planner: &mut HistoryPlanner<'_>) {
     for half in &planner.pairing.server_halves {
         work::count(1);
         // The provider refuses a half without its partner, and only the provider can write the other half.
@@ -21,7 +21,7 @@ pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
 }
 
 /// Plans the fixes of rejected fields.
-pub(super) fn fix_fields(planner: &mut Planner<'_>) {
+pub(super) fn fix_fields(planner: &mut HistoryPlanner<'_>) {
     if !planner.policy.hygiene {
         return;
     }
@@ -53,7 +53,7 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
 }
 
 /// Plans a user turn at the beginning, if the history would otherwise begin with the assistant.
-pub(super) fn add_opening(planner: &mut Planner<'_>) {
+pub(super) fn add_opening(planner: &mut HistoryPlanner<'_>) {
     if (planner.pairing.headless || loses_first_user_turn(planner)) && planner.allows(Applicability::Inventive) {
         planner.plan.adds_opening = true;
         planner.count(Action::Open);
@@ -62,7 +62,7 @@ pub(super) fn add_opening(planner: &mut Planner<'_>) {
 
 /// Returns `true` if everything before the first assistant message vanishes, instructions aside: results inside that
 /// message, or empty instructions. A user's message leaves a note behind, and so does thinking.
-fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
+fn loses_first_user_turn(planner: &HistoryPlanner<'_>) -> bool {
     let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     // A message that loses its thinking, and has nothing else left, keeps a note.
     let removed = &planner.conversation.removed_thinking;

@@ -6,7 +6,7 @@ use super::{
     Action, Paired,
     history_plan::{HistoryPlan, PartChange},
     parsed::PairedHistory,
-    planner::Planner,
+    planner::HistoryPlanner,
     thinking_marks::{ThinkingHash, thinking_hash, thinking_parts},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub fn last_thinking(paired: &Paired<'_>) -> Option<ThinkingHash> {
 }
 
 /// Plans the removal of the marked thinking.
-pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format) {
+pub(super) fn remove_foreign_thinking(planner: &mut HistoryPlanner<'_>, format: Format) {
     let conversation = planner.conversation;
     let removed = &conversation.removed_thinking;
     let stays = |part: &&PartId| removed.binary_search(part).is_err();
@@ -80,7 +80,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
     }
 }
 
-fn remove_block(planner: &mut Planner<'_>, part: PartId) {
+fn remove_block(planner: &mut HistoryPlanner<'_>, part: PartId) {
     planner.plan.part_changes.insert(part, PartChange::Removed);
     planner.count(Action::Drop);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, legal_ids, planner::Planner};
+use super::{Action, legal_ids, planner::HistoryPlanner};
 use crate::{
     conversation::{
         pairing::{CallRow, ResultRole, id_of},
@@ -36,7 +36,7 @@ impl TakenIds {
 }
 
 /// Gives new ids to calls and to the results that answer them.
-pub(super) fn rename_calls(planner: &mut Planner<'_>) {
+pub(super) fn rename_calls(planner: &mut HistoryPlanner<'_>) {
     let is_renamed = |call: &&CallRow| call.bad_id || call.repeats.is_some();
     let is_body_wide =
         planner.rules.id_scope == IdScope::Body && planner.pairing.calls.iter().any(|call| is_renamed(&call));
@@ -69,7 +69,7 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
 }
 
 /// Gives new ids to these calls of one turn.
-fn rename_turn(planner: &mut Planner<'_>, due: &[&CallRow], taken: &mut TakenIds) {
+fn rename_turn(planner: &mut HistoryPlanner<'_>, due: &[&CallRow], taken: &mut TakenIds) {
     // By old id, where calls may share one.
     let mut shared: HashMap<&[u8], String> = HashMap::new();
     for call in due {
@@ -92,7 +92,7 @@ fn rename_turn(planner: &mut Planner<'_>, due: &[&CallRow], taken: &mut TakenIds
 }
 
 /// Gives a new id to a call and to its result, because the two pair by id.
-fn insert_new_id(planner: &mut Planner<'_>, call: &CallRow, new: &str) {
+fn insert_new_id(planner: &mut HistoryPlanner<'_>, call: &CallRow, new: &str) {
     if let Some(row) = call.result {
         let result = planner.pairing.results[row].part;
         planner.plan.new_ids.insert(result, new.to_owned());
@@ -101,7 +101,7 @@ fn insert_new_id(planner: &mut Planner<'_>, call: &CallRow, new: &str) {
 }
 
 /// Gives the further results of a call its new id.
-fn rename_further_results(planner: &mut Planner<'_>) {
+fn rename_further_results(planner: &mut HistoryPlanner<'_>) {
     work::count(planner.pairing.results.len());
     for row in &planner.pairing.results {
         if let ResultRole::AlsoAnswers(call) = row.role
@@ -113,7 +113,7 @@ fn rename_further_results(planner: &mut Planner<'_>) {
 }
 
 /// Gives results without an id the id of the call that they answer.
-fn rename_nameless_results(planner: &mut Planner<'_>) {
+fn rename_nameless_results(planner: &mut HistoryPlanner<'_>) {
     work::count(planner.pairing.results.len());
     for row in planner.pairing.results.iter().filter(|row| row.nameless) {
         if let ResultRole::Answers(call) = row.role {

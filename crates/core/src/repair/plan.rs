@@ -16,7 +16,7 @@ use super::{
     known_results::{Assignment, RemoteResults},
     new_ids::rename_calls,
     parsed::{Paired, PairedHistory},
-    planner::Planner,
+    planner::HistoryPlanner,
     refusal_constraints::due_calls,
     salvage::salvage_results,
 };
@@ -77,7 +77,7 @@ fn plan_history(
     known: &KnownResults,
     policy: &RepairPolicy,
 ) -> Result<HistoryPlan, Unreadable> {
-    let mut planner = Planner::new(history, known, policy);
+    let mut planner = HistoryPlanner::new(history, known, policy);
     work::count(history.findings.len());
     planner.plan.report.findings.clone_from(&history.findings);
     planner.plan.report.broken_calls = broken_calls(history);
@@ -162,7 +162,7 @@ impl Plan {
         let mut all = Vec::new();
         for (plan, history) in self.histories.iter().zip(&paired.histories) {
             let Some(plan) = plan else { continue };
-            let list = edits::plan_edits(plan, history, paired.wire).map_err(|_| Unreadable::Overlap)?;
+            let list = edits::edits_of(plan, history, paired.wire).map_err(|_| Unreadable::Overlap)?;
             let edits = list.into_edits().into_iter();
             all.extend(edits.map(|edit| edit.shifted(history.offset)));
         }

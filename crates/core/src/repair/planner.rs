@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, pairing::Pairing, rules::PairingRules};
 const COPIED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The planning of one history: constant inputs and the growing plan.
-pub(super) struct Planner<'c> {
+pub(super) struct HistoryPlanner<'c> {
     pub(super) history: &'c PairedHistory<'c>,
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) pairing: &'c Pairing,
@@ -25,7 +25,7 @@ pub(super) struct Planner<'c> {
     pub(super) clear_units: Option<Vec<usize>>,
 }
 
-impl<'c> Planner<'c> {
+impl<'c> HistoryPlanner<'c> {
     /// Returns an empty plan of `history`.
     pub(super) fn new(history: &'c PairedHistory<'c>, known: &'c KnownResults, policy: &'c RepairPolicy) -> Self {
         Self {

@@ -9,12 +9,12 @@ use crate::{
         rules::{ResultPlace, WordsPlace},
         turns::{Turn, TurnUnit},
     },
-    repair::{Action, Applicability, history_plan::PartChange, planner::Planner, same_result},
+    repair::{Action, Applicability, history_plan::PartChange, planner::HistoryPlanner, same_result},
     work,
 };
 
 /// Drops or quotes every result that answers no call.
-pub(super) fn salvage_results(planner: &mut Planner<'_>) {
+pub(super) fn salvage_results(planner: &mut HistoryPlanner<'_>) {
     let mut originals = same_result::RepeatedResults::new(planner.conversation);
     for (index, row) in planner.pairing.results.iter().enumerate() {
         work::count(1);
@@ -45,7 +45,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
 }
 
 /// Turns a result into marked user text: after all results of its turn, or before later text.
-pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
+pub(super) fn quote_result(planner: &mut HistoryPlanner<'_>, row: ResultRowId) {
     if !planner.allows(Applicability::Salvage) {
         return;
     }
@@ -89,7 +89,7 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
 /// Turns a result item into a message of its own.
 ///
 /// The message takes the item's place. If that would separate a call from its result, it follows that result.
-fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
+fn quote_item(planner: &mut HistoryPlanner<'_>, part: PartId, unit: usize) {
     planner.count(Action::Quote);
     let place = match planner.rules.place {
         // DeepSeek requires results before the next item that is neither call nor result.
@@ -105,7 +105,7 @@ fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
 }
 
 /// Returns the first unit at or after `unit` after which no earlier call lacks its result.
-fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
+fn first_clear_unit(planner: &mut HistoryPlanner<'_>, unit: usize) -> usize {
     let pairing = planner.pairing;
     let conversation = planner.conversation;
     let clear = planner.clear_units.get_or_insert_with(|| {
@@ -135,12 +135,12 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
 }
 
 /// Returns `true` if no text may follow the results of a turn.
-fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
+fn allows_no_text(planner: &HistoryPlanner<'_>, turn: &Turn, leading: bool) -> bool {
     turn.only_results || (planner.rules.words == WordsPlace::NotAfterResults && leading && !turn.calls.is_empty())
 }
 
 /// Returns the next unit after `unit` that may contain user text.
-fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
+fn next_user_unit(planner: &mut HistoryPlanner<'_>, unit: usize) -> Option<usize> {
     let pairing = planner.pairing;
     let words = planner.user_units.get_or_insert_with(|| {
         let gaps = pairing

@@ -11,7 +11,7 @@ use crate::{
     digest::digest_of,
     keys::rotation::{SharedCooldown, SharedCooldownState},
     ledger::{Moment, RecordKey, RecordKind},
-    policy::Reason,
+    policy::CooldownReason,
 };
 
 /// The version of the record.
@@ -26,12 +26,12 @@ const STORED_MAX: Duration = Duration::from_secs(60 * 60);
 pub(super) struct StoredCooldown {
     /// The keyed hash of upstream and credential.
     pub(super) tag: [u8; 32],
-    reason: Reason,
+    reason: CooldownReason,
     model: Option<Box<str>>,
     disables: bool,
     is_named: bool,
     /// The last refusal.
-    refused_at: Moment,
+    failed_at: Moment,
     /// The end of the cooldown. Zero if only the end of an earlier one is known.
     until: Moment,
     /// A cooldown whose last refusal was before this time has ended. Zero if none has.
@@ -47,7 +47,7 @@ struct RestRecord {
     model: Option<Box<str>>,
     disables: bool,
     named: bool,
-    refused_at: u64,
+    failed_at: u64,
     until: u64,
     ended_before: u64,
 }
@@ -56,13 +56,13 @@ impl StoredCooldown {
     /// Converts a cooldown. `now` is the present on both clocks.
     pub(super) fn of_shared(tag: [u8; 32], cooldown: SharedCooldown, now: (Instant, Moment)) -> Self {
         let moment = |at| moment_of(at, now);
-        let (disables, is_named, refused_at, until, ended_before) = match cooldown.state {
+        let (disables, is_named, failed_at, until, ended_before) = match cooldown.state {
             SharedCooldownState::Lasting {
                 disables,
                 is_named,
-                refused_at,
+                failed_at,
                 until,
-            } => (disables, is_named, moment(refused_at), moment(until), Moment::ZERO),
+            } => (disables, is_named, moment(failed_at), moment(until), Moment::ZERO),
             SharedCooldownState::Ended { began_before } => {
                 (false, false, Moment::ZERO, Moment::ZERO, moment(began_before))
             }
@@ -73,7 +73,7 @@ impl StoredCooldown {
             model: cooldown.model,
             disables,
             is_named,
-            refused_at,
+            failed_at,
             until,
             ended_before,
         }
@@ -89,7 +89,7 @@ impl StoredCooldown {
                 SharedCooldownState::Lasting {
                     disables: self.disables,
                     is_named: self.is_named,
-                    refused_at: instant(self.refused_at),
+                    failed_at: instant(self.failed_at),
                     until: instant(self.until),
                 }
             } else {
@@ -102,7 +102,7 @@ impl StoredCooldown {
 
     /// Returns `true` if there is a cooldown, and one that ended before `ended_before` was another.
     fn lasts_after(&self, ended_before: Moment) -> bool {
-        self.until > Moment::ZERO && self.refused_at >= ended_before
+        self.until > Moment::ZERO && self.failed_at >= ended_before
     }
 
     /// Returns both words about one cooldown as one: the later end of those that last, and the end of the earlier ones.
@@ -160,7 +160,7 @@ impl StoredCooldown {
             "model": self.model,
             "disables": self.disables,
             "named": self.is_named,
-            "refused_at": millis(self.refused_at),
+            "failed_at": millis(self.failed_at),
             "until": millis(self.until),
             "ended_before": millis(self.ended_before),
         });
@@ -170,7 +170,9 @@ impl StoredCooldown {
     /// Decodes a record. `None` for another version.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let record: RestRecord = serde_json::from_slice(bytes).ok()?;
-        let reason = Reason::ALL.into_iter().find(|reason| reason.label() == record.reason)?;
+        let reason = CooldownReason::ALL
+            .into_iter()
+            .find(|reason| reason.label() == record.reason)?;
         (record.version == VERSION).then_some(())?;
         Some(Self {
             tag: *blake3::Hash::from_hex(&record.credential).ok()?.as_bytes(),
@@ -178,7 +180,7 @@ impl StoredCooldown {
             model: record.model,
             disables: record.disables,
             is_named: record.named,
-            refused_at: Moment::from_millis(record.refused_at),
+            failed_at: Moment::from_millis(record.failed_at),
             until: Moment::from_millis(record.until),
             ended_before: Moment::from_millis(record.ended_before),
         })
@@ -210,14 +212,14 @@ mod tests {
 
     const UNIX_NOW: Moment = Duration::from_secs(1_000_000);
 
-    fn lasting(refused_at: u64, until: u64) -> StoredCooldown {
+    fn lasting(failed_at: u64, until: u64) -> StoredCooldown {
         StoredCooldown {
             tag: [7; 32],
-            reason: Reason::RateLimit,
+            reason: CooldownReason::RateLimit,
             model: Some("m".into()),
             disables: false,
             is_named: true,
-            refused_at: Duration::from_secs(refused_at),
+            failed_at: Duration::from_secs(failed_at),
             until: Duration::from_secs(until),
             ended_before: Moment::ZERO,
         }
@@ -225,7 +227,7 @@ mod tests {
 
     fn ended(before: u64) -> StoredCooldown {
         StoredCooldown {
-            refused_at: Moment::ZERO,
+            failed_at: Moment::ZERO,
             until: Moment::ZERO,
             ended_before: Duration::from_secs(before),
             ..lasting(0, 0)
@@ -304,12 +306,12 @@ mod tests {
     fn times_survive_the_way_over_another_process() {
         let now = (clock::std_now(), UNIX_NOW);
         let cooldown = SharedCooldown {
-            reason: Reason::Auth,
+            reason: CooldownReason::Auth,
             model: None,
             state: SharedCooldownState::Lasting {
                 disables: true,
                 is_named: false,
-                refused_at: now.0,
+                failed_at: now.0,
                 until: now.0 + Duration::from_secs(600),
             },
         };

@@ -241,21 +241,21 @@ impl ResendBase {
     }
 
     /// Plans a paired body, including what refusals have taught about this conversation's thinking.
-    pub(super) fn plan_known(
+    pub(super) fn plan_with_facts(
         &self,
         paired: &Paired<'_>,
         lookup: &CallLookup,
         context: RecoveryContext<'_>,
     ) -> Result<Plan, Unreadable> {
         self.call_memory(context)
-            .plan_known(paired, &lookup.known, context.policy)
+            .plan_with_facts(paired, &lookup.known, context.policy)
     }
 
     /// Plans the present body.
     pub(super) fn plan_body(&self, context: RecoveryContext<'_>) -> Option<PlannedBody> {
         let paired = self.pair(context)?;
         let lookup = self.look_up(&paired, context);
-        let plan = self.plan_known(&paired, &lookup, context).ok()?;
+        let plan = self.plan_with_facts(&paired, &lookup, context).ok()?;
         Some(PlannedBody {
             results: self.results_of(&paired, &plan, &lookup),
             body: plan.splice(&paired, &self.body).ok()?,

@@ -35,7 +35,7 @@ pub(super) trait Recovery: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LedgerNeed {
     Nothing,
-    /// Earlier answers of calls that the client has answered in place since.
+    /// Earlier results of calls that the client has answered in place since.
     EarlierResults,
     /// The items of the response that the request continues from. Another process may have stored them.
     Items,

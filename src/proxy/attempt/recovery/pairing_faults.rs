@@ -92,7 +92,7 @@ fn plan_pairing(
     for reading in RefusalReading::ALL {
         let paired = base.pair_refused(&parsed, context, refusal, reading);
         let lookup = base.look_up(&paired, context);
-        let Ok(plan) = base.plan_known(&paired, &lookup, context) else {
+        let Ok(plan) = base.plan_with_facts(&paired, &lookup, context) else {
             continue;
         };
         let Ok(body) = plan.splice(&paired, &base.body) else {

@@ -7,7 +7,7 @@ use crate::{
     ledger::RecordName,
     proxy::{
         data_path::DataPath,
-        late_delivery::LastText,
+        late_text_insertion::LastText,
         request::{CallResults, OutgoingBody},
     },
     recall::{AppendedText, KeyedFact},

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    proxy::late_delivery::APPENDED_BYTES_MAX,
+    proxy::late_text_insertion::APPENDED_BYTES_MAX,
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
         Anchor, CallKey, LateCall, LateText, Paired, PlaceOptions, Placeholder, append_texts, late_media, late_places,

@@ -1,4 +1,4 @@
-//! The outcome of one attempt: reported once, to its profile, its endpoint and its session.
+//! Everything that learns the outcome of one attempt: its profile, its endpoint and its session. Each is told once.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::{
     wire::watch::Facts,
 };
 
-/// The description of one attempt, and everything that learns its outcome.
+/// The description of one attempt whose outcome is still unknown, and everything that learns it.
 #[derive(Debug)]
-pub(super) struct AttemptOutcome {
+pub(super) struct AttemptReporter {
     pub(super) pool: Arc<ProfilePool>,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) attempt: ObservedAttempt,
@@ -36,7 +36,7 @@ pub(super) struct AttemptOutcome {
     pub(super) is_continued_by_id: bool,
 }
 
-impl AttemptOutcome {
+impl AttemptReporter {
     /// Reports the verdict to the profile and its endpoint.
     pub(super) fn report_verdict(self, verdict: Verdict, hints: &LimitHints) {
         self.pool

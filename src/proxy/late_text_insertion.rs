@@ -111,12 +111,12 @@ impl PlacedTexts {
 }
 
 /// Delivery of the results of one caller into one body.
-pub(super) struct LateDelivery<'r> {
+pub(super) struct LateTextInsertion<'r> {
     pub(super) results: &'r LateResults,
     pub(super) wait: LedgerWait,
 }
 
-impl LateDelivery<'_> {
+impl LateTextInsertion<'_> {
     /// Reads what the ledger knows about the body into memory, side by side. Returns [`Unread`] if it did not tell in time
     /// which results were posted.
     ///
@@ -163,7 +163,7 @@ impl LateDelivery<'_> {
         Box::pin(self.find_and_insert(plain, paired, may_add, outline.declares_tools)).await
     }
 
-    /// Does the work of [`LateDelivery::insert_late_texts`]. New results are put in if `may_add` is set.
+    /// Does the work of [`LateTextInsertion::insert_late_texts`]. New results are put in if `may_add` is set.
     async fn find_and_insert(
         &self,
         plain: &Bytes,
@@ -301,7 +301,7 @@ impl LateDelivery<'_> {
         let (mut texts, mut media, mut given, mut marks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (result, read) in chosen.iter().zip(read) {
             let Some((content, read, call)) = read.and_then(|(content, read)| {
-                let call = calls.place_lacking(&lacking, result, &content)?;
+                let call = calls.confirm_lacking(&lacking, result, &content)?;
                 Some((content, read, call))
             }) else {
                 continue;

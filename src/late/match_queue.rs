@@ -14,16 +14,16 @@ const QUEUED_MAX: usize = 100_000;
 
 /// Indexes of parked results, by the time at which their matches settle.
 #[derive(Debug, Default)]
-pub(super) struct SettleQueue {
+pub(super) struct MatchQueue {
     entries: Mutex<BTreeSet<(Moment, Index)>>,
     changed: Notify,
 }
 
-impl SettleQueue {
+impl MatchQueue {
     /// Adds an index.
-    pub(super) fn add(&self, index: Index, settles_at: Moment) {
+    pub(super) fn add(&self, index: Index, certain_at: Moment) {
         let mut entries = self.lock_entries();
-        if entries.len() < QUEUED_MAX && entries.insert((settles_at, index)) {
+        if entries.len() < QUEUED_MAX && entries.insert((certain_at, index)) {
             self.changed.notify_one();
         }
     }
@@ -43,7 +43,7 @@ impl SettleQueue {
 
     /// Returns the time of the first index.
     pub(super) fn first_due(&self) -> Option<Moment> {
-        self.lock_entries().first().map(|(settles_at, _)| *settles_at)
+        self.lock_entries().first().map(|(certain_at, _)| *certain_at)
     }
 
     /// Waits for a new index.

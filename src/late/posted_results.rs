@@ -75,7 +75,7 @@ struct KnownResult {
     /// The time until which it is stored.
     until: Moment,
     state: ResultState,
-    /// The hash of a client's answer that contains the result already.
+    /// The hash of a client's own result that contains it already.
     contained_in: Option<u64>,
 }
 
@@ -258,7 +258,7 @@ impl PostedResults {
     }
 
     /// Returns those of the names that have a posted result. Each comes with the hash of an answer that contains it.
-    pub(super) fn find_posted(
+    pub(super) fn known_posted(
         &self,
         principal: Principal,
         names: impl Iterator<Item = RecordName>,
@@ -452,7 +452,7 @@ mod tests {
         posted.mark_received(principal(), name(2), UNTIL);
         posted.add(principal(), name(4), UNTIL);
         posted.end_read(principal(), reading);
-        let known = posted.find_posted(principal(), (1..=4).map(name));
+        let known = posted.known_posted(principal(), (1..=4).map(name));
         let known: Vec<u8> = known.into_iter().map(|(name, _)| name[0]).collect();
         assert_eq!(known, [2, 3, 4]);
         assert_eq!(posted.count_waiting(principal(), NOW), 2);
