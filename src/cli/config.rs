@@ -149,7 +149,7 @@ pub(super) fn literal_secret_warning(key: &str) -> String {
 
 /// Returns the problems of a configuration as JSON.
 fn problems_document(path: Option<&str>, error: &ConfigError) -> Value {
-    let problem = |problem: &config::Problem| {
+    let problem = |problem: &config::ConfigProblem| {
         let column = problem.place.as_ref().map(|place| place.column);
         json!({
             "key": problem.key, "message": problem.message, "hint": problem.hint,

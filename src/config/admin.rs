@@ -6,7 +6,7 @@ use super::{
     ReadFile, VariableLookup,
     file::Written,
     lowering::{Lowering, any_loopback_port},
-    problem::Problem,
+    problem::ConfigProblem,
     variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
 use crate::{auth::TokenHash, server::ServerSettings};
@@ -19,12 +19,12 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
     let given = match (variable(ADMIN_TOKEN), variable(ADMIN_TOKEN_FILE)) {
         (Some(_), Some(_)) => {
             // The two may differ, and a wrong choice would lock the operator out.
-            let problem = Problem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set too"));
+            let problem = ConfigProblem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set too"));
             return lowering.problems.push(problem.with_hint("keep one of them"));
         }
         (Some(token), None) => Ok(token),
         (None, Some(path)) => read_file(Path::new(&path)).map_err(|error| {
-            Problem::new(ADMIN_TOKEN_FILE, format!("cannot read the file: {error}"))
+            ConfigProblem::new(ADMIN_TOKEN_FILE, format!("cannot read the file: {error}"))
                 .with_hint("name a readable file that contains only the token")
         }),
         (None, None) => return,
@@ -32,7 +32,7 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
     // Files and shells add a line break, which no client would send.
     match given.map(|token| token.trim().to_owned()) {
         Ok(token) if token.is_empty() => {
-            let problem = Problem::new(ADMIN_TOKEN_FILE, "the token is empty");
+            let problem = ConfigProblem::new(ADMIN_TOKEN_FILE, "the token is empty");
             lowering
                 .problems
                 .push(problem.with_hint("give the token alone: `antiphon config token NAME` makes one"));
@@ -55,7 +55,7 @@ pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSetting
         .value()
         .unwrap_or_else(any_loopback_port);
     if !address.ip().is_loopback() && !has_token {
-        let flaw = Problem::of_value(format!(
+        let flaw = ConfigProblem::of_value(format!(
             "{address} is reachable from other machines, and no token is required there"
         ));
         let port = address.port();
@@ -66,7 +66,7 @@ pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSetting
     }
     // Port 0 means any free port, so two of them never collide.
     if address == server.listen && address.port() != 0 {
-        let flaw = Problem::of_value(format!("{address} is the proxy's own address"));
+        let flaw = ConfigProblem::of_value(format!("{address} is the proxy's own address"));
         lowering.report_problem(LISTEN, flaw.with_hint("choose another port"));
     }
     address

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     file::{ClientLimitsSection, ClientTokenEntry, join_key, values::check_label},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
 };
 use crate::{
     auth::{ClientTokens, TokenHash, TokenLimits},
@@ -27,7 +27,7 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
         };
         // The token is all that tells two clients apart.
         if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = Problem::of_value(format!("is also the token of {other:?}"));
+            let flaw = ConfigProblem::of_value(format!("is also the token of {other:?}"));
             lowering.report_problem(&key, flaw.with_hint("make a separate token for each client"));
         }
         if named.is_some() {
@@ -60,7 +60,7 @@ pub(super) fn lower_client_limits(lowering: &mut Lowering, upstreams: &[Upstream
         let token = join_key("client_tokens", &name);
         let is_known = lowering.file.client_tokens.contains_key(&name) || by_certificate;
         if !is_known && !lowering.has_problem(&token) {
-            let flaw = Problem::of_value("there is no client token of this name");
+            let flaw = ConfigProblem::of_value("there is no client token of this name");
             lowering.report_problem(
                 &key,
                 flaw.with_hint("use a name from [client_tokens] or [client_certificates]"),
@@ -82,7 +82,7 @@ fn check_upstreams(lowering: &mut Lowering, key: &str, section: &ClientLimitsSec
         if known(name) || lowering.has_problem(&item) || lowering.file.upstreams.contains_key(name) {
             continue;
         }
-        let flaw = Problem::of_value(format!("there is no upstream {name:?}"));
+        let flaw = ConfigProblem::of_value(format!("there is no upstream {name:?}"));
         lowering.report_problem(
             &item,
             flaw.with_hint(format!("add a table [{table}], or correct the name")),

@@ -6,7 +6,7 @@ use super::{
     VariableLookup,
     file::{CommandWord, ProfileSection, ServerSection},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     variables::{AWS_FULL_URI, AWS_RELATIVE_URI, AWS_TOKEN, AWS_TOKEN_FILE},
 };
 use crate::{
@@ -43,12 +43,12 @@ impl ContainerEnvironment {
     }
 
     /// Returns the endpoint of the container.
-    pub(super) fn container_endpoint(&self) -> Result<ContainerEndpoint, Problem> {
+    pub(super) fn container_endpoint(&self) -> Result<ContainerEndpoint, ConfigProblem> {
         let (name, full) = match (&self.relative, &self.full) {
             (Some(_), _) => (AWS_RELATIVE_URI, ""),
             (None, Some(full)) => (AWS_FULL_URI, full.as_str()),
             (None, None) => {
-                let flaw = Problem::of_value(format!("neither {AWS_RELATIVE_URI} nor {AWS_FULL_URI} is set"));
+                let flaw = ConfigProblem::of_value(format!("neither {AWS_RELATIVE_URI} nor {AWS_FULL_URI} is set"));
                 return Err(flaw.with_hint(
                     "ECS and EKS Pod Identity set them; elsewhere write \
                      aws_credential_process = [\"aws\", \"configure\", \"export-credentials\", \"--format\", \"process\"]",
@@ -56,7 +56,7 @@ impl ContainerEnvironment {
             }
         };
         let uri = ContainerEndpoint::parse_uri(self.relative.as_deref(), full)
-            .map_err(|error| Problem::of_value(format!("{name} {error}")))?;
+            .map_err(|error| ConfigProblem::of_value(format!("{name} {error}")))?;
         // The file first, as the AWS SDKs do: EKS replaces its content.
         let file = self.token_file.as_ref().map(|path| ContainerToken::File(path.into()));
         let token = file.or_else(|| self.token.clone().map(ContainerToken::Text));
@@ -73,12 +73,15 @@ pub(super) fn lower_command(lowering: &mut Lowering, key: &str, words: &[Command
         let word = lowering.secrets.get(&key).map(|word| word.reveal().to_owned());
         let fits = |word: &String| !word.contains('\0') && (i > 0 || !word.is_empty());
         if word.as_ref().is_some_and(|word| !fits(word)) {
-            lowering.report_problem(&key, Problem::of_value("expected the name of a program or an argument"));
+            lowering.report_problem(
+                &key,
+                ConfigProblem::of_value("expected the name of a program or an argument"),
+            );
         }
         command.push(word.filter(fits)?);
     }
     if command.is_empty() {
-        let flaw = Problem::of_value("names no program");
+        let flaw = ConfigProblem::of_value("names no program");
         lowering.report_problem(
             key,
             flaw.with_hint("write the program and each argument: [\"gcloud\", \"auth\", …]"),
@@ -98,7 +101,7 @@ pub(super) fn lower_token_refresh(lowering: &mut Lowering, key: &str, section: &
         return TOKEN_REFRESH;
     };
     if section.token_command.is_none() {
-        let flaw = Problem::of_value("only tokens of a token_command are refreshed");
+        let flaw = ConfigProblem::of_value("only tokens of a token_command are refreshed");
         lowering.report_problem(key, flaw.with_hint("write token_command, or remove this line"));
     }
     interval.value_or_default()

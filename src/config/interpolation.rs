@@ -1,9 +1,9 @@
 //! Variables inside values: `${NAME}` and `${NAME:-default}`.
 
-use super::{VariableLookup, problem::Problem};
+use super::{VariableLookup, problem::ConfigProblem};
 
 /// Replaces `${NAME}` and `${NAME:-default}`. `$${` means a literal `${`. Inserted values are not searched again.
-pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -> Result<String, Problem> {
+pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -> Result<String, ConfigProblem> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -15,18 +15,20 @@ pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -
             continue;
         }
         let Some((reference, after)) = after.split_once('}') else {
-            return Err(Problem::of_value("`${` without `}`").with_hint("write `$${` for the characters themselves"));
+            return Err(
+                ConfigProblem::of_value("`${` without `}`").with_hint("write `$${` for the characters themselves")
+            );
         };
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (reference, None),
         };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(Problem::of_value(format!("`${{{reference}}}` names no variable"))
+            return Err(ConfigProblem::of_value(format!("`${{{reference}}}` names no variable"))
                 .with_hint("write `${NAME}` or `${NAME:-default}`, and `$${` for the characters themselves"));
         }
         let Some(value) = variable(name).or_else(|| default.map(ToOwned::to_owned)) else {
-            return Err(Problem::of_value(format!("variable {name} is not set"))
+            return Err(ConfigProblem::of_value(format!("variable {name} is not set"))
                 .with_hint(format!("set it, or write `${{{name}:-default}}`")));
         };
         whole.push_str(before);

@@ -6,7 +6,7 @@ use super::{
     clients,
     file::{LedgerSection, PrincipalsMode, PrincipalsSection, ToolSection, Written, join_key},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     services::lower_services,
     timeouts,
     webhooks::lower_webhooks,
@@ -32,14 +32,14 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
     const KEY: &str = "principals.mode";
     // Other people's clients would be the same caller, and could read each other's results.
     if principals.is_single && !server.listen.ip().is_loopback() {
-        let flaw = Problem::of_value(format!(
+        let flaw = ConfigProblem::of_value(format!(
             "{} is reachable from other machines, and all clients would be the same caller",
             server.listen
         ));
         lowering.report_problem(KEY, flaw.with_hint("write \"each\", or listen on 127.0.0.1"));
     }
     if principals.is_single && principals.has_users() {
-        let flaw = Problem::of_value("there is one caller, but user_header or trust_body_user tells users apart");
+        let flaw = ConfigProblem::of_value("there is one caller, but user_header or trust_body_user tells users apart");
         lowering.report_problem(
             KEY,
             flaw.with_hint("write \"each\", or remove user_header and trust_body_user"),
@@ -84,7 +84,7 @@ fn lower_tools(lowering: &mut Lowering, ledger: &LedgerSection) -> BTreeMap<Stri
         let max_duration = section.max_duration.as_ref().and_then(Written::value);
         if let Some((max, ttl)) = max_duration.zip(ttl).filter(|(max, ttl)| max > ttl) {
             let shown = |duration| humantime::format_duration(duration).to_string();
-            let flaw = Problem::of_value(format!(
+            let flaw = ConfigProblem::of_value(format!(
                 "{name:?} may take longer than its call is kept, which is {}",
                 shown(ttl)
             ));
@@ -111,7 +111,7 @@ fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &ToolSection) 
     let key = join_key(&join_key("tools", name), "cancel_url");
     let url = section.cancel_url.as_ref()?.value()?;
     if section.tier.0 != Tier::Revertible {
-        let flaw = Problem::of_value("only the effects of a revertible tool are undone");
+        let flaw = ConfigProblem::of_value("only the effects of a revertible tool are undone");
         lowering.report_problem(&key, flaw.with_hint("add tier = \"revertible\""));
     }
     let answers = |tools: &[String]| tools.iter().any(|tool| tool == "*" || tool == name);
@@ -121,7 +121,7 @@ fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &ToolSection) 
     };
     let mut services = lowering.file.services.iter();
     if !services.any(|(service, section)| answers(&section.tools) && has_secret(service)) {
-        let flaw = Problem::of_value("no service that runs the tool has a secret to sign with");
+        let flaw = ConfigProblem::of_value("no service that runs the tool has a secret to sign with");
         lowering.report_problem(
             &key,
             flaw.with_hint("add secret = \"${NAME}\" to its section of [services]"),

@@ -6,7 +6,7 @@ use super::{
     ReadFile, VariableLookup,
     file::{KeepSeenName, LedgerSection, MigrateName, StoreName, Written, values::Size},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     variables::{LEDGER_URL, LEDGER_URL_FILE},
 };
 use crate::{
@@ -45,14 +45,14 @@ pub enum LedgerPlace {
 pub(super) fn overlay_ledger_url(lowering: &mut Lowering, variable: &VariableLookup<'_>, read_file: &ReadFile<'_>) {
     let (origin, text) = match (variable(LEDGER_URL), variable(LEDGER_URL_FILE)) {
         (Some(_), Some(_)) => {
-            let problem = Problem::new(LEDGER_URL_FILE, format!("{LEDGER_URL} is set too"));
+            let problem = ConfigProblem::new(LEDGER_URL_FILE, format!("{LEDGER_URL} is set too"));
             return lowering.problems.push(problem.with_hint("keep one of them"));
         }
         (Some(url), None) => (LEDGER_URL, url),
         (None, Some(path)) => match read_file(Path::new(&path)) {
             Ok(text) => (LEDGER_URL_FILE, text),
             Err(error) => {
-                let problem = Problem::new(LEDGER_URL_FILE, format!("cannot read the file: {error}"));
+                let problem = ConfigProblem::new(LEDGER_URL_FILE, format!("cannot read the file: {error}"));
                 return lowering
                     .problems
                     .push(problem.with_hint("name a readable file that contains only the URL"));
@@ -77,7 +77,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     if section.store.0 != StoreName::Postgres {
         for (key, value) in [(URL, &section.url), (LISTEN_URL, &section.listen_url)] {
             if value.is_some() {
-                let flaw = Problem::of_value("has no effect, since ledger.store is not \"postgres\"");
+                let flaw = ConfigProblem::of_value("has no effect, since ledger.store is not \"postgres\"");
                 let hint = format!("set ledger.store = \"postgres\", or remove {key}");
                 lowering.report_problem(key, flaw.with_hint(hint));
             }
@@ -98,7 +98,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
 /// Builds the settings of the database.
 fn lower_database(lowering: &mut Lowering, section: &LedgerSection) -> DatabaseSettings {
     if section.url.is_none() && !lowering.has_problem(URL) {
-        let flaw = Problem::of_value("is missing, and ledger.store is \"postgres\"");
+        let flaw = ConfigProblem::of_value("is missing, and ledger.store is \"postgres\"");
         let hint = format!("write url = \"${{NAME}}\" under [ledger], or set {LEDGER_URL} or {LEDGER_URL_FILE}");
         lowering.report_problem(URL, flaw.with_hint(hint));
     }
@@ -122,7 +122,7 @@ fn lower_url(lowering: &mut Lowering, key: &str, section: &LedgerSection) -> Opt
                 lowering.secrets.literal_keys.retain(|literal| literal != key);
             }
         }
-        Err(flaw) => lowering.report_problem(key, Problem::of_value(flaw.to_string()).with_hint(flaw.advice())),
+        Err(flaw) => lowering.report_problem(key, ConfigProblem::of_value(flaw.to_string()).with_hint(flaw.advice())),
     }
     Some(url)
 }

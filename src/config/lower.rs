@@ -16,7 +16,7 @@ use super::{
     late, ledger,
     lowering::{Lowering, any_loopback_port},
     overlay::{self, Flags},
-    problem::{ConfigError, FilePlace, Problem},
+    problem::{ConfigError, ConfigProblem, FilePlace},
     profiles::{self, LoweredProfiles},
     read,
     secrets::is_private,
@@ -75,7 +75,7 @@ pub fn load_config(
     let distrust_reason = || current.during(&name, || trusted_file::distrust_reason(&path));
     let distrust = (key == DEFAULT_PATH).then(distrust_reason);
     if let Some(reason) = distrust.flatten() {
-        let problem = Problem::new(key, format!("{name} is not used: {reason}"))
+        let problem = ConfigProblem::new(key, format!("{name} is not used: {reason}"))
             .with_hint("or name the file with -c: then it is not checked");
         return Err(ConfigError {
             file: None,
@@ -86,7 +86,7 @@ pub fn load_config(
     match current.during(&name, || read_text(File::open(&path)?)) {
         Ok(text) => build_config(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {
-            let problem = Problem::new(key, format!("cannot read {name}: {error}"))
+            let problem = ConfigProblem::new(key, format!("cannot read {name}: {error}"))
                 .with_hint("name a readable TOML file, or leave it out: every key has a default");
             Err(ConfigError {
                 file: None,
@@ -129,7 +129,7 @@ pub fn build_config(
         });
     }
     // Problems of variables and flags have no line and follow those of the file.
-    let position = |problem: &Problem| {
+    let position = |problem: &ConfigProblem| {
         problem
             .place
             .as_ref()
@@ -143,11 +143,11 @@ pub fn build_config(
 }
 
 /// Removes the text of lines that may contain a secret from all problems.
-fn conceal_secrets(problems: Vec<Problem>, places: &BTreeMap<String, FilePlace>) -> Vec<Problem> {
+fn conceal_secrets(problems: Vec<ConfigProblem>, places: &BTreeMap<String, FilePlace>) -> Vec<ConfigProblem> {
     let private = places.iter().filter(|(key, _)| is_private(key));
     // By line and not by key: an inline table has harmless keys and secrets on one line.
     let lines: BTreeSet<usize> = private.map(|(_, place)| place.line).collect();
-    let conceal = |problem: Problem| {
+    let conceal = |problem: ConfigProblem| {
         let beside = problem.line_number().is_some_and(|line| lines.contains(&line));
         if beside || is_private(&problem.key) {
             problem.without_line_text()
@@ -248,7 +248,7 @@ fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Optio
     let bytes = lowering.file.server.body_memory_max.value_or_default()?;
     let least = budget::least_body_memory(inspect_bytes_max);
     if bytes < least {
-        let problem = Problem::of_value(format!(
+        let problem = ConfigProblem::of_value(format!(
             "expected at least 2.2 times server.inspect_bytes_max: {least}B"
         ));
         lowering.report_problem("server.body_memory_max", problem);

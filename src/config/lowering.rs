@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     file::{ConfigFile, FileValue as _},
-    problem::{FilePlace, Problem},
+    problem::{ConfigProblem, FilePlace},
     secrets::FileSecrets,
 };
 
@@ -19,7 +19,7 @@ pub(super) struct Lowering {
     pub(super) origins: BTreeMap<String, String>,
     /// Secrets by their key.
     pub(super) secrets: FileSecrets,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
     /// Old keys that the file sets, each with the advice to whoever sets it.
     pub(super) old_keys: Vec<(String, &'static str)>,
 }
@@ -38,7 +38,7 @@ impl Lowering {
     }
 
     /// Reports a problem with the value of `key`, under the name of the variable or flag that set it.
-    pub(super) fn report_problem(&mut self, key: &str, flaw: Problem) {
+    pub(super) fn report_problem(&mut self, key: &str, flaw: ConfigProblem) {
         // A value from a variable or flag replaced that of the file, so the file's line would mislead.
         let list = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
         let list = list.and_then(|(list, _)| self.origins.get(list));
@@ -46,7 +46,7 @@ impl Lowering {
             Some(origin) => (origin.clone(), None),
             None => (key.to_owned(), self.places.get(key).cloned()),
         };
-        self.problems.push(Problem { key, place, ..flaw });
+        self.problems.push(ConfigProblem { key, place, ..flaw });
     }
 
     /// Returns `true` if a problem of `key` was reported already.
@@ -55,7 +55,7 @@ impl Lowering {
     }
 
     /// Returns the value of `key`, or reports its problem and returns `None`.
-    pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, Problem>) -> Option<T> {
+    pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, ConfigProblem>) -> Option<T> {
         value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
 }

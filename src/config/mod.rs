@@ -41,7 +41,7 @@ pub use lower::{
     build_config, config_at_default_path, config_path, load_config, process_environment, proxy_environment,
 };
 pub use overlay::Flags;
-pub use problem::{ConfigError, FilePlace, Problem};
+pub use problem::{ConfigError, ConfigProblem, FilePlace};
 pub use tls::exposed_key_warning;
 pub use variables::VARIABLES;
 

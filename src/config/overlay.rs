@@ -7,7 +7,7 @@ use super::{
     default_paths::find_default_config,
     file::{FileValue as _, Overrides, Written, join_key, split_list},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     variables::{LOG, RUST_LOG, UPSTREAM},
 };
 use crate::telemetry::LogSettings;
@@ -43,7 +43,7 @@ struct OutsideValues<'a> {
     flags: &'a Flags,
     variable: &'a VariableLookup<'a>,
     origins: &'a mut BTreeMap<String, String>,
-    flaws: Vec<(String, Problem)>,
+    flaws: Vec<(String, ConfigProblem)>,
 }
 
 impl Overrides for OutsideValues<'_> {
@@ -55,7 +55,7 @@ impl Overrides for OutsideValues<'_> {
         Some(text)
     }
 
-    fn report(&mut self, key: &str, flaw: Problem) {
+    fn report(&mut self, key: &str, flaw: ConfigProblem) {
         self.flaws.push((key.to_owned(), flaw));
     }
 }
@@ -110,7 +110,7 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
         // An equals sign after `://` belongs to the URL: the name is missing.
         let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
             // The problem does not repeat the value: a URL may contain a password.
-            let problem = Problem::new(origin, "expected NAME=URL");
+            let problem = ConfigProblem::new(origin, "expected NAME=URL");
             let problem = problem.with_hint("write it like work=https://llm.example.com");
             lowering.problems.push(problem);
             continue;
@@ -118,7 +118,7 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
         if seen.contains(&name) {
             lowering
                 .problems
-                .push(Problem::new(origin, format!("upstream {name:?} is given twice")).with_hint("remove one"));
+                .push(ConfigProblem::new(origin, format!("upstream {name:?} is given twice")).with_hint("remove one"));
             continue;
         }
         seen.push(name);

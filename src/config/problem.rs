@@ -4,7 +4,7 @@ use std::{fmt, ops::Range};
 
 /// One problem of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Key with its tables (`server.listen`), variable or flag. Empty for the file as a whole.
     pub key: String,
     /// Message that names the fault and the expected value.
@@ -15,7 +15,7 @@ pub struct Problem {
     pub place: Option<FilePlace>,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// Creates a problem without a hint and without a place.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl FilePlace {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(place) = &self.place {
             write!(f, "line {}, column {}: ", place.line, place.column)?;
@@ -151,7 +151,7 @@ pub struct ConfigError {
     /// Name of the file that was read, if there was one.
     pub file: Option<String>,
     /// Problems, at least one.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl fmt::Display for ConfigError {

@@ -11,7 +11,7 @@ use super::{
     credentials::{self, ContainerEnvironment},
     file::{CredentialsName, ProfileSection, UpstreamSection, Word, Written, join_key, values::check_label},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     upstreams::credentials_or_default,
 };
 use crate::{
@@ -117,7 +117,7 @@ pub(super) fn lower_profiles(
             };
             // The name is the label in metrics, so two profiles would share their series.
             if !names.insert(profile.name.as_str()) && !profile.name.is_empty() {
-                let flaw = Problem::of_value("two profiles of this upstream have this name");
+                let flaw = ConfigProblem::of_value("two profiles of this upstream have this name");
                 lowering.report_problem(&at.field_key("name"), flaw.with_hint("choose another name"));
             }
             let Some((profile, source)) = lower_profile(lowering, &at, profile) else {
@@ -144,11 +144,12 @@ fn check_credentials(lowering: &mut Lowering, key: &str, section: &UpstreamSecti
     match (credentials_or_default(section), section.profiles.is_empty()) {
         _ if unusable => {}
         (CredentialsName::Passthrough, false) => {
-            let flaw = Problem::of_value("profiles are configured, but clients' own credentials are passed through");
+            let flaw =
+                ConfigProblem::of_value("profiles are configured, but clients' own credentials are passed through");
             lowering.report_problem(&key, flaw.with_hint("write \"profiles\", or remove the profiles"));
         }
         (CredentialsName::Profiles, true) => {
-            let flaw = Problem::of_value("no profile is given");
+            let flaw = ConfigProblem::of_value("no profile is given");
             lowering.report_problem(
                 &key,
                 flaw.with_hint("add a table [[upstreams.NAME.profiles]], or write \"passthrough\""),
@@ -168,7 +169,7 @@ fn lower_profile(
     let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
         lowering.report_problem(
             &at.key,
-            Problem::of_value("has no name").with_hint("write name = \"…\": a label for logs and metrics"),
+            ConfigProblem::of_value("has no name").with_hint("write name = \"…\": a label for logs and metrics"),
         );
         None
     } else {
@@ -216,7 +217,7 @@ fn lower_credential(
         _ => Some("has several credentials"),
     };
     if let Some(flaw) = flaw {
-        lowering.report_problem(&at.key, Problem::of_value(flaw).with_hint(ONE_CREDENTIAL));
+        lowering.report_problem(&at.key, ConfigProblem::of_value(flaw).with_hint(ONE_CREDENTIAL));
     }
     if aws || process || container {
         let scope = lower_aws_scope(lowering, at, section);
@@ -242,7 +243,7 @@ fn lower_credential(
 /// Returns the scope of a profile's AWS signatures. Reports an upstream that accepts none.
 fn lower_aws_scope(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &ProfileSection) -> Option<AwsScope> {
     if at.kind != ProviderKind::Bedrock {
-        let flaw = Problem::of_value("AWS keys can be used only for upstreams of kind bedrock");
+        let flaw = ConfigProblem::of_value("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report_problem(
             &at.key,
             flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
@@ -251,7 +252,7 @@ fn lower_aws_scope(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &P
     let own = section.aws_region.as_ref().map(Written::text);
     let region = own.or_else(|| provider::aws_region(at.host));
     if region.is_none() && at.kind == ProviderKind::Bedrock {
-        let flaw = Problem::of_value("has no aws_region, and the upstream's host names none");
+        let flaw = ConfigProblem::of_value("has no aws_region, and the upstream's host names none");
         lowering.report_problem(&at.key, flaw.with_hint("write aws_region = \"us-east-1\""));
     }
     Some(AwsScope {
@@ -272,7 +273,7 @@ fn lower_aws_keys(
         if !given.is_set() {
             lowering.report_problem(
                 &at.key,
-                Problem::of_value(format!("has no {name}")).with_hint("AWS keys come in pairs"),
+                ConfigProblem::of_value(format!("has no {name}")).with_hint("AWS keys come in pairs"),
             );
         }
     }
@@ -291,7 +292,7 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
     let (key, file_key) = (at.field_key(name), at.field_key(&format!("{name}_file")));
     match (lowering.places.contains_key(&key), path) {
         (true, Some(_)) => {
-            let flaw = Problem::of_value(format!("both {name} and {name}_file are given"));
+            let flaw = ConfigProblem::of_value(format!("both {name} and {name}_file are given"));
             lowering.report_problem(&file_key, flaw.with_hint("keep one of them"));
             SecretSetting::Unusable
         }
@@ -311,7 +312,7 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
                 } else {
                     "the file"
                 };
-                Problem::of_value(format!("cannot read {shown}: {error}"))
+                ConfigProblem::of_value(format!("cannot read {shown}: {error}"))
                     .with_hint("name a readable file that contains only the secret")
             });
             let secret = read.and_then(|text| Secret::check_file(text).map_err(secret_problem));
@@ -338,7 +339,7 @@ pub(super) fn check_exposure(
             .is_some_and(|tls| tls.files().requires_client_certificate);
     let open = !is_guarded && !server.listen.ip().is_loopback();
     if open && !profiles.is_empty() {
-        let flaw = Problem::of_value(format!(
+        let flaw = ConfigProblem::of_value(format!(
             "{} is reachable from other machines, and any client could use your profiles",
             server.listen
         ));
@@ -348,11 +349,11 @@ pub(super) fn check_exposure(
 }
 
 /// Returns the problem of a secret that no header can contain. It repeats no part of it.
-fn secret_problem(flaw: SecretFlaw) -> Problem {
+fn secret_problem(flaw: SecretFlaw) -> ConfigProblem {
     match flaw {
-        SecretFlaw::Empty => Problem::of_value("the secret is empty"),
+        SecretFlaw::Empty => ConfigProblem::of_value("the secret is empty"),
         SecretFlaw::Unprintable => {
-            Problem::of_value("the secret contains spaces, line breaks or other characters that no key has")
+            ConfigProblem::of_value("the secret contains spaces, line breaks or other characters that no key has")
                 .with_hint("give the secret alone, without quotes or comments")
         }
     }

@@ -16,7 +16,7 @@ use super::{
     file::{self, ConfigFile, join_key, one_of},
     interpolation::interpolate_variables,
     lowering::Lowering,
-    problem::{FilePlace, Problem, nearest_word},
+    problem::{ConfigProblem, FilePlace, nearest_word},
     secrets::{AS_WRITTEN, FileSecrets, is_private},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
     // The walk lets only valid values through, so a failure here means a schema that differs from the types.
     match Value::Table(table).try_into::<ConfigFile>() {
         Ok(file) => walk.reading.file = file,
-        Err(error) => walk.reading.problems.push(Problem::new("", error.message())),
+        Err(error) => walk.reading.problems.push(ConfigProblem::new("", error.message())),
     }
     walk.reading
 }
@@ -137,7 +137,7 @@ impl SchemaWalk<'_> {
                     .filter(|number| *number >= 0);
                 number
                     .map(Value::Integer)
-                    .ok_or_else(|| Problem::of_value("expected a whole number from 0 up"))
+                    .ok_or_else(|| ConfigProblem::of_value("expected a whole number from 0 up"))
             }
             (DeValue::Array(items), Some("array")) => {
                 let schema = schema.get("items").unwrap_or(&Json::Null);
@@ -160,7 +160,7 @@ impl SchemaWalk<'_> {
             Ok(value) => Some(value),
             Err(flaw) => {
                 let key = path.to_owned();
-                self.reading.problems.push(Problem { key, place, ..flaw });
+                self.reading.problems.push(ConfigProblem { key, place, ..flaw });
                 None
             }
         }
@@ -173,22 +173,22 @@ impl SchemaWalk<'_> {
 }
 
 /// Converts a message of the TOML parser to a problem, with a hint if the fix is clear.
-fn syntax_problem(message: &str) -> Problem {
+fn syntax_problem(message: &str) -> ConfigProblem {
     match message {
-        "duplicate key" => Problem::new("", "the same key or table appears twice").with_hint("keep one of them"),
-        message => Problem::new("", format!("not TOML: {message}")),
+        "duplicate key" => ConfigProblem::new("", "the same key or table appears twice").with_hint("keep one of them"),
+        message => ConfigProblem::new("", format!("not TOML: {message}")),
     }
 }
 
 /// Returns the problem of an unknown key. The hint is the nearest known key, or all of them.
-fn unknown_key<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
+fn unknown_key<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> ConfigProblem {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
     let hint = match nearest_word(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known here: {}", known.join(", ")),
     };
-    Problem::new(full, "unknown key").with_hint(hint)
+    ConfigProblem::new(full, "unknown key").with_hint(hint)
 }
 
 /// Returns the table among `properties` that has a key of this name.
@@ -227,7 +227,7 @@ fn allowed_words(schema: &Json) -> Vec<&str> {
 }
 
 /// Describes a value of the wrong type. Names types as operators know them.
-fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Problem {
+fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> ConfigProblem {
     let tables = schema.pointer("/items/properties").is_some();
     let named = |name: &str| match name {
         "integer" => "a whole number".to_owned(),
@@ -241,7 +241,7 @@ fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Problem {
         DeValue::Array(_) => "an array".to_owned(),
         value => named(value.type_str()),
     };
-    let flaw = Problem::of_value(format!("expected {}, found {found}", named(expected)));
+    let flaw = ConfigProblem::of_value(format!("expected {}, found {found}", named(expected)));
     match (expected, value) {
         ("string", DeValue::Integer(_) | DeValue::Float(_)) => {
             flaw.with_hint("write it in quotes, with its unit if it has one")

@@ -9,7 +9,7 @@ use super::{
     VariableLookup,
     file::{ConfigFile, Meaning, Written},
     interpolation::interpolate_variables,
-    problem::Problem,
+    problem::ConfigProblem,
 };
 use crate::auth::Secret;
 
@@ -36,16 +36,17 @@ impl FileSecrets {
         key: &str,
         written: &str,
         variable: &VariableLookup<'_>,
-    ) -> Result<String, Problem> {
+    ) -> Result<String, ConfigProblem> {
         // Output of `config print` that is used as a file would send `***` as a key.
         if written == MASK {
             return Err(
-                Problem::of_value("`***` marks where `config print` left a secret out").with_hint("write ${NAME}")
+                ConfigProblem::of_value("`***` marks where `config print` left a secret out")
+                    .with_hint("write ${NAME}"),
             );
         }
         if let Some(name) = referenced_variable(written) {
             let value = variable(name).ok_or_else(|| {
-                Problem::of_value(format!("variable {name} is not set"))
+                ConfigProblem::of_value(format!("variable {name} is not set"))
                     .with_hint("set it, or name a file that contains the secret")
             })?;
             self.values.insert(key.to_owned(), Secret::new(value));
@@ -53,7 +54,7 @@ impl FileSecrets {
         }
         // The messages of the interpolation repeat the text between the braces, which may be part of a secret.
         let value = interpolate_variables(written, variable).map_err(|_| {
-            Problem::of_value("names no variable that is set").with_hint("write ${NAME} and nothing else")
+            ConfigProblem::of_value("names no variable that is set").with_hint("write ${NAME} and nothing else")
         })?;
         self.values.insert(key.to_owned(), Secret::new(value));
         self.literal_keys.push(key.to_owned());
@@ -66,7 +67,7 @@ impl FileSecrets {
         key: &str,
         written: &str,
         variable: &VariableLookup<'_>,
-    ) -> Result<String, Problem> {
+    ) -> Result<String, ConfigProblem> {
         // The value of a variable may be a secret, so only the reference is shown.
         let value = interpolate_variables(written, variable)?;
         self.values.insert(key.to_owned(), Secret::new(value));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     file::{Written, join_key, values::check_label},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
 };
 use crate::{auth::WebhookKey, late::ServiceSettings};
 
@@ -25,7 +25,7 @@ pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
             .iter()
             .any(|of| lowering.places.contains_key(&join_key(&key, of)))
         {
-            let flaw = Problem::of_value("has neither a token nor a secret");
+            let flaw = ConfigProblem::of_value("has neither a token nor a secret");
             lowering.report_problem(
                 &key,
                 flaw.with_hint("`antiphon config token NAME` makes a token and prints its hash"),
@@ -33,7 +33,7 @@ pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         }
         // A post is attributed to a service by its token alone.
         if let Some(other) = services.iter().find(|known| token.is_some() && known.token == token) {
-            let flaw = Problem::of_value(format!("is also the token of {:?}", other.name));
+            let flaw = ConfigProblem::of_value(format!("is also the token of {:?}", other.name));
             lowering.report_problem(
                 &join_key(&key, "token"),
                 flaw.with_hint("make a separate token for each service"),
@@ -65,7 +65,7 @@ pub(super) fn lower_callers(lowering: &mut Lowering, key: &str, principals: &[St
         let item = format!("{}[{i}]", join_key(key, "principals"));
         // An item that is not a string already has its own problem.
         if !known && !lowering.has_problem(&item) {
-            let flaw = Problem::of_value("there is no client token of this name");
+            let flaw = ConfigProblem::of_value("there is no client token of this name");
             lowering.report_problem(&item, flaw.with_hint("use names from [client_tokens], or write \"*\""));
         }
     }
@@ -78,14 +78,14 @@ fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String])
     let key_of_list = join_key(key, list);
     // An empty list would make the service useless. Access to all must be written out.
     if names.is_empty() && !lowering.has_problem(&key_of_list) {
-        let flaw = Problem::of_value(format!("has no {list}"));
+        let flaw = ConfigProblem::of_value(format!("has no {list}"));
         lowering.report_problem(
             key,
             flaw.with_hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")),
         );
     }
     if all && names.len() > 1 {
-        let flaw = Problem::of_value("lists \"*\" together with names");
+        let flaw = ConfigProblem::of_value("lists \"*\" together with names");
         lowering.report_problem(&key_of_list, flaw.with_hint("keep \"*\" alone, or remove it"));
     }
     (!all).then(|| names.iter().cloned().collect())
@@ -96,5 +96,5 @@ fn lower_service_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey
     let key = join_key(key, "secret");
     let secret = lowering.secrets.get(&key).cloned()?;
     let parsed = WebhookKey::parse(secret.reveal());
-    lowering.value_or_report(&key, parsed.map_err(|error| Problem::of_value(error.to_string())))
+    lowering.value_or_report(&key, parsed.map_err(|error| ConfigProblem::of_value(error.to_string())))
 }

@@ -6,7 +6,7 @@ use super::{
     Config, ReadFile,
     file::{TlsSection, join_key, values::check_label},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
 };
 use crate::{
     auth::{CertificateClients, CertificateName},
@@ -28,7 +28,7 @@ pub(super) fn lower_tls(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> [O
     ]
     .map(|(name, path)| lower_path(lowering, name, path.as_deref()));
     if section.require_client_certificate && client_ca.is_none() {
-        let flaw = Problem::of_value("there is no CA to verify client certificates with");
+        let flaw = ConfigProblem::of_value("there is no CA to verify client certificates with");
         lowering.report_problem(
             &tls_key("require_client_certificate"),
             flaw.with_hint("set server.tls.client_ca"),
@@ -58,14 +58,14 @@ fn lower_path(lowering: &mut Lowering, name: &str, path: Option<&str>) -> Option
     let key = tls_key(name);
     match path {
         Some("") => {
-            lowering.report_problem(&key, Problem::of_value("expected the path of a file"));
+            lowering.report_problem(&key, ConfigProblem::of_value("expected the path of a file"));
             None
         }
         Some(path) => Some(PathBuf::from(path)),
         None => {
             // A path of the wrong type was removed by the reader, which reported it.
             if name != "client_ca" && !lowering.has_problem(&key) {
-                let flaw = Problem::of_value(format!("has no {name}"));
+                let flaw = ConfigProblem::of_value(format!("has no {name}"));
                 lowering.report_problem(TABLE, flaw.with_hint("certificate and key name the files, as PEM"));
             }
             None
@@ -81,7 +81,7 @@ fn report_fault(lowering: &mut Lowering, section: &TlsSection, fault: TlsFault) 
         TlsFileRole::ClientCa => ("client_ca", &section.client_ca),
     };
     let path = path.as_deref().unwrap_or_default();
-    let flaw = Problem::of_value(format!("{path}: {}", fault.fault));
+    let flaw = ConfigProblem::of_value(format!("{path}: {}", fault.fault));
     let flaw = match fault.hint {
         Some(hint) => flaw.with_hint(hint),
         None => flaw,
@@ -100,7 +100,7 @@ pub(super) fn lower_client_certificates(lowering: &mut Lowering) -> CertificateC
         .as_ref()
         .is_some_and(|tls| tls.client_ca.is_some());
     if !sections.is_empty() && !has_authority && !lowering.has_problem(&tls_key("client_ca")) {
-        let flaw = Problem::of_value("no client is asked for a certificate");
+        let flaw = ConfigProblem::of_value("no client is asked for a certificate");
         lowering.report_problem(CERTIFICATES, flaw.with_hint("set server.tls.client_ca"));
     }
     for (client, names) in sections {
@@ -113,7 +113,7 @@ pub(super) fn lower_client_certificates(lowering: &mut Lowering) -> CertificateC
             };
             // A certificate must stand for one client.
             if let Some(other) = clients.get(&name).filter(|other| **other != client) {
-                let flaw = Problem::of_value(format!("is also a certificate of {other:?}"));
+                let flaw = ConfigProblem::of_value(format!("is also a certificate of {other:?}"));
                 lowering.report_problem(&item, flaw.with_hint("list each name at one client"));
             } else if is_named {
                 clients.insert(name, client.clone());

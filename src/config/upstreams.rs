@@ -3,7 +3,7 @@
 use super::{
     file::{CredentialsName, UpstreamSection, Word, Written, join_key, values::check_upstream_name},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
 };
 use crate::{
     provider::{self, BUILT_IN, ProviderKind, Upstream},
@@ -52,7 +52,7 @@ fn lower_upstream(
     let Some(text) = &section.url else {
         // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
-            let flaw = Problem::of_value("has no url, and there is no default for this name");
+            let flaw = ConfigProblem::of_value("has no url, and there is no default for this name");
             lowering.report_problem(&key, flaw.with_hint("write url = \"https://…\""));
         }
         return None;
@@ -65,7 +65,7 @@ fn lower_upstream(
     let port = url.authority.port_u16();
     // Only loopback is recognised: which other names lead to this machine is unknown here.
     if provider::is_loopback(url.authority.host()) && port == Some(server.listen.port()) {
-        let flaw = Problem::of_value("the URL is the proxy's own address: requests would loop");
+        let flaw = ConfigProblem::of_value("the URL is the proxy's own address: requests would loop");
         lowering.report_problem(&url_key, flaw.with_hint("name the provider's address"));
     }
     Some(Upstream {

@@ -3,7 +3,7 @@
 use super::{
     file::{join_key, values::check_label},
     lowering::Lowering,
-    problem::Problem,
+    problem::ConfigProblem,
     services::lower_callers,
 };
 use crate::{auth::WebhookKey, late::WebhookSettings};
@@ -46,11 +46,14 @@ fn lower_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey> {
     }
     let secret = lowering.secrets.get(&place).cloned()?;
     let parsed = WebhookKey::parse(secret.reveal());
-    lowering.value_or_report(&place, parsed.map_err(|error| Problem::of_value(error.to_string())))
+    lowering.value_or_report(
+        &place,
+        parsed.map_err(|error| ConfigProblem::of_value(error.to_string())),
+    )
 }
 
 fn report_missing<T>(lowering: &mut Lowering, key: &str, what: &str, hint: &str) -> Option<T> {
-    let flaw = Problem::of_value(format!("has no {what}"));
+    let flaw = ConfigProblem::of_value(format!("has no {what}"));
     lowering.report_problem(key, flaw.with_hint(hint));
     None
 }

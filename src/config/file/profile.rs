@@ -10,7 +10,7 @@ use super::{
     FileValue, Written,
     values::{AwsRegion, CertifiedName, HashedClientToken, Interval, ModelPattern, PrintableWord, check_number},
 };
-use crate::config::problem::Problem;
+use crate::config::problem::ConfigProblem;
 
 section! {
     /// One of your credentials at an upstream: an API key, a bearer token, AWS keys, or a source of them; exactly one.
@@ -124,7 +124,7 @@ impl ClientTokenEntry {
 }
 
 impl FileValue for ClientTokenEntry {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         match self {
             Self::Hash(hash) => hash.check(key, report),
             Self::Table(table) => table.check(key, report),
@@ -148,7 +148,7 @@ section! {
 pub struct CertificateNameList(pub Vec<Written<CertifiedName>>);
 
 impl FileValue for CertificateNameList {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         self.0.check(key, report);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::problem::Problem;
+use crate::config::problem::ConfigProblem;
 
 /// A key of the file, apart from its type and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub trait Overrides {
     fn text_for(&mut self, key: &str, variable: &'static str, flag: Option<&'static str>) -> Option<String>;
 
     /// Reports a text that is no value of the key.
-    fn report(&mut self, key: &str, flaw: Problem);
+    fn report(&mut self, key: &str, flaw: ConfigProblem);
 }
 
 /// A value of the file, or a table of values.
 pub trait FileValue {
     /// Hands every problem that a value has by itself to `report`, with the key of the value.
-    fn check(&self, _key: &str, _report: &mut dyn FnMut(&str, Problem)) {}
+    fn check(&self, _key: &str, _report: &mut dyn FnMut(&str, ConfigProblem)) {}
 
     /// Replaces what variables and flags override.
     fn override_with(&mut self, _key: &str, _overrides: &mut dyn Overrides) {}
@@ -41,7 +41,7 @@ pub trait FileValue {
 /// A value that a variable or a flag can give.
 pub trait FromOutside: Sized {
     /// Reads the text of the variable or flag.
-    fn from_outside(text: &str) -> Result<Self, Problem>;
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem>;
 }
 
 /// Appends `key` to the path of its tables, in the syntax of TOML.
@@ -61,9 +61,9 @@ pub fn join_key(tables: &str, key: &str) -> String {
 /// Hands the problem that `check` finds in a value to `report`.
 pub(super) fn report_flaw<T>(
     value: &T,
-    check: impl FnOnce(&T) -> Result<(), Problem>,
+    check: impl FnOnce(&T) -> Result<(), ConfigProblem>,
     key: &str,
-    report: &mut dyn FnMut(&str, Problem),
+    report: &mut dyn FnMut(&str, ConfigProblem),
 ) {
     if let Err(flaw) = check(value) {
         report(key, flaw);
@@ -108,7 +108,7 @@ macro_rules! section {
         }
 
         impl $crate::config::file::FileValue for $name {
-            fn check(&self, table: &str, report: &mut dyn FnMut(&str, $crate::config::Problem)) {
+            fn check(&self, table: &str, report: &mut dyn FnMut(&str, $crate::config::ConfigProblem)) {
                 $(
                     let key = $crate::config::file::join_key(table, stringify!($key));
                     self.$key.check(&key, report);
@@ -163,7 +163,7 @@ impl FileValue for u64 {}
 impl FileValue for String {}
 
 impl<T: FileValue> FileValue for Option<T> {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         if let Some(value) = self {
             value.check(key, report);
         }
@@ -175,7 +175,7 @@ impl<T: FileValue> FileValue for Option<T> {
 }
 
 impl<T: FileValue> FileValue for Vec<T> {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         for (i, item) in self.iter().enumerate() {
             item.check(&format!("{key}[{i}]"), report);
         }
@@ -183,7 +183,7 @@ impl<T: FileValue> FileValue for Vec<T> {
 }
 
 impl<T: FileValue> FileValue for BTreeMap<String, T> {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         for (name, value) in self {
             value.check(&join_key(key, name), report);
         }
@@ -191,20 +191,20 @@ impl<T: FileValue> FileValue for BTreeMap<String, T> {
 }
 
 impl FromOutside for String {
-    fn from_outside(text: &str) -> Result<Self, Problem> {
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
         Ok(text.to_owned())
     }
 }
 
 impl<T: FromOutside> FromOutside for Option<T> {
-    fn from_outside(text: &str) -> Result<Self, Problem> {
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
         T::from_outside(text).map(Some)
     }
 }
 
 impl<T: FromOutside> FromOutside for Vec<T> {
     /// Reads a list that is separated by commas.
-    fn from_outside(text: &str) -> Result<Self, Problem> {
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
         split_list(text).map(T::from_outside).collect()
     }
 }

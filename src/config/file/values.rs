@@ -10,7 +10,7 @@ use http::{
 use super::written::Meaning;
 use crate::{
     auth::{CertificateName, TokenHash, TokenHashParseError},
-    config::problem::Problem,
+    config::problem::ConfigProblem,
     late::{INTENT_WINDOW_MAX, JsonPointer},
     provider::{self, is_unambiguous},
     server::{AddressRange, AddressRangeParseError},
@@ -40,7 +40,7 @@ macro_rules! meanings {
         impl Meaning for $name {
             type Value = $value;
 
-            fn parse_text(text: &str) -> Result<$value, Problem> {
+            fn parse_text(text: &str) -> Result<$value, ConfigProblem> {
                 $parse(text)
             }
         }
@@ -97,19 +97,19 @@ meanings! {
 }
 
 /// Parses the window of an intent: at most [`INTENT_WINDOW_MAX`].
-fn parse_intent_window(text: &str) -> Result<Duration, Problem> {
+fn parse_intent_window(text: &str) -> Result<Duration, ConfigProblem> {
     let window = parse_duration(text, Duration::ZERO, YEAR)?;
     if window > INTENT_WINDOW_MAX {
         let longest = humantime::format_duration(INTENT_WINDOW_MAX);
-        let flaw = Problem::of_value(format!("is longer than {longest}"));
+        let flaw = ConfigProblem::of_value(format!("is longer than {longest}"));
         return Err(flaw.with_hint(format!("write at most \"{longest}\"")));
     }
     Ok(window)
 }
 
 /// Parses a duration: `30s`, `1m 30s`, `250ms`.
-fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, Problem> {
-    let bad = || Problem::of_value(format!("expected a duration, found {text:?}"));
+fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, ConfigProblem> {
+    let bad = || ConfigProblem::of_value(format!("expected a duration, found {text:?}"));
     // A number without a unit has one likely meaning, so its hint names the exact fix.
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("write \"{text}s\" for seconds")
@@ -123,7 +123,7 @@ fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, 
             humantime::format_duration(min),
             humantime::format_duration(max)
         );
-        return Err(Problem::of_value(format!(
+        return Err(ConfigProblem::of_value(format!(
             "expected a duration {range}, found {text:?}"
         )));
     }
@@ -131,7 +131,7 @@ fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, 
 }
 
 /// Parses the URL of a receiver of messages.
-fn parse_message_url(text: &str) -> Result<String, Problem> {
+fn parse_message_url(text: &str) -> Result<String, ConfigProblem> {
     let url: Option<Uri> = text.parse().ok();
     let is_safe = |url: &Uri| match url.scheme_str() {
         Some("https") => true,
@@ -145,15 +145,19 @@ fn parse_message_url(text: &str) -> Result<String, Problem> {
     let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
     // The text may contain a password, so it is not repeated.
     url.map(|url| url.to_string()).ok_or_else(|| {
-        Problem::of_value("expected an https:// URL, or an http:// URL of this machine, without user and password")
+        ConfigProblem::of_value(
+            "expected an https:// URL, or an http:// URL of this machine, without user and password",
+        )
     })
 }
 
 /// Parses the URL of a collector.
-fn parse_collector_url(text: &str) -> Result<Uri, Problem> {
+fn parse_collector_url(text: &str) -> Result<Uri, ConfigProblem> {
     collector_url(text).ok_or_else(|| {
-        Problem::of_value("expected a URL that begins with http:// or https://, without a user name, query or fragment")
-            .with_hint("write it like \"http://127.0.0.1:4318\"")
+        ConfigProblem::of_value(
+            "expected a URL that begins with http:// or https://, without a user name, query or fragment",
+        )
+        .with_hint("write it like \"http://127.0.0.1:4318\"")
     })
 }
 
@@ -178,20 +182,20 @@ pub fn collector_url(text: &str) -> Option<Uri> {
 }
 
 /// Parses a size: `64MiB`, `500kB`, `1048576`.
-fn parse_size(text: &str) -> Result<usize, Problem> {
+fn parse_size(text: &str) -> Result<usize, ConfigProblem> {
     // Fails only on a machine with 32 bits.
     usize::try_from(parse_size_up_to(text, SIZE_MAX)?).map_err(|_| bad_size(text))
 }
 
 /// Parses the memory of all request bodies.
-fn parse_body_memory(text: &str) -> Result<Option<u64>, Problem> {
+fn parse_body_memory(text: &str) -> Result<Option<u64>, ConfigProblem> {
     if text.trim() == "auto" {
         return Ok(None);
     }
     parse_size_up_to(text, BODY_MEMORY_MAX).map(Some)
 }
 
-fn parse_size_up_to(text: &str, max: u64) -> Result<u64, Problem> {
+fn parse_size_up_to(text: &str, max: u64) -> Result<u64, ConfigProblem> {
     let bad = || bad_size(text);
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
@@ -209,20 +213,20 @@ fn parse_size_up_to(text: &str, max: u64) -> Result<u64, Problem> {
     let number: u64 = number.parse().map_err(|_| bad())?;
     let bytes = number.checked_mul(unit).filter(|bytes| (1..=max).contains(bytes));
     bytes.ok_or_else(|| {
-        Problem::of_value(format!(
+        ConfigProblem::of_value(format!(
             "expected a size from 1B to {}GiB, found {trimmed:?}",
             max >> 30
         ))
     })
 }
 
-fn bad_size(text: &str) -> Problem {
-    Problem::of_value(format!("expected a size, found {text:?}"))
+fn bad_size(text: &str) -> ConfigProblem {
+    ConfigProblem::of_value(format!("expected a size, found {text:?}"))
         .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
 }
 
 /// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.
-fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
+fn parse_address(text: &str) -> Result<SocketAddr, ConfigProblem> {
     let text = text.trim();
     // Other names are rejected, since a name may have several addresses and a listener needs one.
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -233,15 +237,15 @@ fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
             (_, Ok(ip)) => format!("write the port too: \"{}\"", SocketAddr::new(ip, 4747)),
             _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
         };
-        Problem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
+        ConfigProblem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
     })
 }
 
 /// Parses the hash of a token. `printed` names the output of `antiphon config token` that contains the hash.
-fn parse_token_hash(text: &str, printed: &str) -> Result<TokenHash, Problem> {
+fn parse_token_hash(text: &str, printed: &str) -> Result<TokenHash, ConfigProblem> {
     text.parse().map_err(|error: TokenHashParseError| {
         let hint = format!("`antiphon config token NAME` makes a token and prints {printed}");
-        Problem::of_value(error.to_string()).with_hint(hint)
+        ConfigProblem::of_value(error.to_string()).with_hint(hint)
     })
 }
 
@@ -257,16 +261,18 @@ pub struct UpstreamUrl {
 }
 
 /// Parses an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
-fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
+fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ConfigProblem> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(Problem::of_value("expected a URL that begins with http:// or https://"));
+        return Err(ConfigProblem::of_value(
+            "expected a URL that begins with http:// or https://",
+        ));
     };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
         "https" => Scheme::HTTPS,
         other => {
-            return Err(Problem::of_value(format!(
+            return Err(ConfigProblem::of_value(format!(
                 "expected http:// or https://, found {other}://"
             )));
         }
@@ -275,14 +281,14 @@ fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
     // Checked before any message repeats the authority.
     if authority.contains('@') {
-        return Err(Problem::of_value("the URL contains a user name or password")
+        return Err(ConfigProblem::of_value("the URL contains a user name or password")
             .with_hint("remove it: clients send their own credentials, which are passed on"));
     }
     if path.contains('#') {
-        return Err(Problem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
+        return Err(ConfigProblem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
     }
     if path.contains('?') {
-        return Err(Problem::of_value("the URL has a query")
+        return Err(ConfigProblem::of_value("the URL has a query")
             .with_hint("remove everything from `?`: the client's own query is passed on"));
     }
     let base_path = path.trim_end_matches('/');
@@ -290,7 +296,7 @@ fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
     for endpoint in provider::HISTORY_SUFFIXES {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
-                Problem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
+                ConfigProblem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
                     "write the part in front of it: \"{scheme}://{authority}{base}\""
                 )),
             );
@@ -298,11 +304,11 @@ fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
     }
     let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
     if !is_unambiguous(base_path) || !parses {
-        return Err(Problem::of_value(
+        return Err(ConfigProblem::of_value(
             "the URL's path has dot segments, leading double slashes or characters that need escaping",
         ));
     }
-    let bad_host = || Problem::of_value(format!("expected a host and at most a port, found {authority:?}"));
+    let bad_host = || ConfigProblem::of_value(format!("expected a host and at most a port, found {authority:?}"));
     let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
@@ -318,9 +324,9 @@ fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
 }
 
 /// Checks the name of an upstream, which is a path segment and a metric label.
-pub fn check_upstream_name(name: &str) -> Result<(), Problem> {
+pub fn check_upstream_name(name: &str) -> Result<(), ConfigProblem> {
     if provider::RESERVED_NAMES.contains(&name) {
-        return Err(Problem::of_value(format!(
+        return Err(ConfigProblem::of_value(format!(
             "{name:?} cannot name an upstream: paths without a prefix begin with it"
         ))
         .with_hint("choose another name"));
@@ -329,11 +335,11 @@ pub fn check_upstream_name(name: &str) -> Result<(), Problem> {
 }
 
 /// Checks a name that is shown in logs and metrics.
-pub fn check_label(name: &str) -> Result<(), Problem> {
+pub fn check_label(name: &str) -> Result<(), ConfigProblem> {
     if is_label(name) {
         return Ok(());
     }
-    let flaw = Problem::of_value(format!("{LABEL_RULE}, found {name:?}"));
+    let flaw = ConfigProblem::of_value(format!("{LABEL_RULE}, found {name:?}"));
     let lower = name.to_ascii_lowercase();
     Err(if is_label(&lower) {
         flaw.with_hint(format!("write {lower:?}"))
@@ -355,8 +361,8 @@ fn is_label(name: &str) -> bool {
 }
 
 /// Parses an origin.
-fn parse_origin(text: &str) -> Result<String, Problem> {
-    let flaw = || Problem::of_value(format!("expected an origin, found {text:?}"));
+fn parse_origin(text: &str) -> Result<String, ConfigProblem> {
+    let flaw = || ConfigProblem::of_value(format!("expected an origin, found {text:?}"));
     // Sandboxed pages and local files of any origin send `null`.
     if matches!(text, "*" | "null") {
         return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
@@ -372,8 +378,8 @@ fn parse_origin(text: &str) -> Result<String, Problem> {
 }
 
 /// Parses a host name.
-fn parse_host_name(text: &str) -> Result<String, Problem> {
-    let flaw = || Problem::of_value(format!("expected a host name, found {text:?}"));
+fn parse_host_name(text: &str) -> Result<String, ConfigProblem> {
+    let flaw = || ConfigProblem::of_value(format!("expected a host name, found {text:?}"));
     if text.contains('*') {
         return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
     }
@@ -385,52 +391,53 @@ fn parse_host_name(text: &str) -> Result<String, Problem> {
 }
 
 /// Parses an address, or a range of addresses.
-fn parse_address_range(text: &str) -> Result<AddressRange, Problem> {
+fn parse_address_range(text: &str) -> Result<AddressRange, ConfigProblem> {
     text.trim().parse().map_err(|error: AddressRangeParseError| {
-        Problem::of_value(format!("{error}; found {text:?}")).with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
+        ConfigProblem::of_value(format!("{error}; found {text:?}"))
+            .with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
     })
 }
 
 /// Parses a text as its type does.
-fn parse_by_type<T: FromStr<Err: Display>>(text: &str) -> Result<T, Problem> {
+fn parse_by_type<T: FromStr<Err: Display>>(text: &str) -> Result<T, ConfigProblem> {
     text.parse()
-        .map_err(|error: T::Err| Problem::of_value(error.to_string()))
+        .map_err(|error: T::Err| ConfigProblem::of_value(error.to_string()))
 }
 
 /// Parses the name of a header.
-fn parse_header_name(text: &str) -> Result<HeaderName, Problem> {
+fn parse_header_name(text: &str) -> Result<HeaderName, ConfigProblem> {
     text.parse()
-        .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
+        .map_err(|_| ConfigProblem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
 }
 
 /// Checks a level of log lines, or directives.
-fn parse_log_directives(text: &str) -> Result<String, Problem> {
+fn parse_log_directives(text: &str) -> Result<String, ConfigProblem> {
     // After a reload a bad level could no longer be refused.
     let checked = LogSettings::check_level(text);
-    checked.map_err(|(message, hint)| Problem::of_value(message).with_hint(hint))?;
+    checked.map_err(|(message, hint)| ConfigProblem::of_value(message).with_hint(hint))?;
     Ok(text.to_owned())
 }
 
 /// Checks a word that is shown in logs and headers.
-fn parse_word(text: &str) -> Result<String, Problem> {
+fn parse_word(text: &str) -> Result<String, ConfigProblem> {
     let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    let flaw = || Problem::of_value("expected a word of printable characters without spaces");
+    let flaw = || ConfigProblem::of_value("expected a word of printable characters without spaces");
     is_word.then(|| text.to_owned()).ok_or_else(flaw)
 }
 
 /// Checks the name of a model, or a prefix.
-fn parse_model_pattern(text: &str) -> Result<String, Problem> {
+fn parse_model_pattern(text: &str) -> Result<String, ConfigProblem> {
     // A lone `*` at the end is the only pattern that the match supports.
     let has_one_star = !text.trim_end_matches('*').contains('*') && !text.ends_with("**");
-    let flaw = || Problem::of_value("expected the name of a model, or a prefix with one `*` at the end");
+    let flaw = || ConfigProblem::of_value("expected the name of a model, or a prefix with one `*` at the end");
     parse_word(text).ok().filter(|_| has_one_star).ok_or_else(flaw)
 }
 
 /// Checks the name of an AWS region.
-fn parse_region(text: &str) -> Result<String, Problem> {
+fn parse_region(text: &str) -> Result<String, ConfigProblem> {
     // It becomes part of the signature's scope, which slashes and spaces would break.
     let is_region = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let flaw = || Problem::of_value("expected the name of a region, such as \"us-east-1\"");
+    let flaw = || ConfigProblem::of_value("expected the name of a region, such as \"us-east-1\"");
     is_region.then(|| text.to_owned()).ok_or_else(flaw)
 }
 
@@ -440,11 +447,11 @@ pub fn check_number<T: PartialOrd>(
     bounds: impl RangeBounds<T>,
     expected: &str,
     hint: Option<&str>,
-) -> Result<(), Problem> {
+) -> Result<(), ConfigProblem> {
     if number.into().is_none_or(|number| bounds.contains(&number)) {
         return Ok(());
     }
-    let flaw = Problem::of_value(format!("expected {expected}"));
+    let flaw = ConfigProblem::of_value(format!("expected {expected}"));
     Err(match hint {
         Some(hint) => flaw.with_hint(hint),
         None => flaw,

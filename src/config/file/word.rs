@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::section::{FileValue, FromOutside};
 use crate::{
-    config::problem::{Problem, nearest_word},
+    config::problem::{ConfigProblem, nearest_word},
     labels::Labelled,
 };
 
@@ -52,21 +52,21 @@ impl<T: Labelled> JsonSchema for Word<T> {
 }
 
 impl<T: Labelled> FromOutside for Word<T> {
-    fn from_outside(text: &str) -> Result<Self, Problem> {
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
         let words: Vec<&str> = T::LABELS.iter().map(|(word, ..)| *word).collect();
         let word = one_of(text.to_owned(), &words)?;
         T::from_label(&word)
             .map(Self)
-            .ok_or_else(|| Problem::of_value("unknown word"))
+            .ok_or_else(|| ConfigProblem::of_value("unknown word"))
     }
 }
 
 /// Returns `text` if it is one of `choices`, or if there are no choices.
-pub fn one_of(text: String, choices: &[&str]) -> Result<String, Problem> {
+pub fn one_of(text: String, choices: &[&str]) -> Result<String, ConfigProblem> {
     if choices.is_empty() || choices.contains(&text.as_str()) {
         return Ok(text);
     }
-    let flaw = Problem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
+    let flaw = ConfigProblem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
     match nearest_word(&text, choices.iter().copied()) {
         Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
         None => Err(flaw),

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::section::{FileValue, FromOutside};
-use crate::config::problem::Problem;
+use crate::config::problem::ConfigProblem;
 
 /// The meaning of a text.
 pub trait Meaning {
@@ -14,7 +14,7 @@ pub trait Meaning {
     type Value: Clone + std::fmt::Debug;
 
     /// Reads the text. The problem has no key yet.
-    fn parse_text(text: &str) -> Result<Self::Value, Problem>;
+    fn parse_text(text: &str) -> Result<Self::Value, ConfigProblem>;
 }
 
 /// A text of the file, and its value. `config print` shows the text as it was written.
@@ -22,7 +22,7 @@ pub trait Meaning {
 pub struct Written<M: Meaning> {
     text: String,
     // Boxed, since a configuration has many values, and hardly ever a problem.
-    value: Result<M::Value, Box<Problem>>,
+    value: Result<M::Value, Box<ConfigProblem>>,
 }
 
 impl<M: Meaning> Written<M> {
@@ -97,15 +97,15 @@ impl<M: Meaning> JsonSchema for Written<M> {
 }
 
 impl<M: Meaning> FileValue for Written<M> {
-    fn check(&self, key: &str, report: &mut dyn FnMut(&str, Problem)) {
+    fn check(&self, key: &str, report: &mut dyn FnMut(&str, ConfigProblem)) {
         if let Err(flaw) = &self.value {
-            report(key, Problem::clone(flaw));
+            report(key, ConfigProblem::clone(flaw));
         }
     }
 }
 
 impl<M: Meaning> FromOutside for Written<M> {
-    fn from_outside(text: &str) -> Result<Self, Problem> {
+    fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
         // Checked with the other values, under the name of the variable or flag.
         Ok(Self::new(text))
     }
