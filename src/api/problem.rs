@@ -24,8 +24,9 @@ const AWAY_RETRY: Duration = Duration::from_secs(5);
 /// The longest pause between two claims while another holder runs the tool: it may end at any time.
 const IN_FLIGHT_RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Defines the codes: for each a row with its name in the document, its status, and its usual detail. The row of a problem
-/// of intents has its type and its title in front.
+/// Defines the codes: for each a row with its name in the document, its status, and its usual detail. The row of a
+/// problem of intents has its type and its title in front. A name with two statuses or types has a row for each, since
+/// the document lists refusals by status: `bad_body`, `not_found`, `several_people`.
 macro_rules! problem_codes {
     ($(
         #[doc = $doc:literal]
@@ -155,7 +156,7 @@ problem_codes! {
     /// The body of an operator is not declared as JSON.
     BodyType: "bad_body", UNSUPPORTED_MEDIA_TYPE,
         "the body must be JSON, with content-type: application/json";
-    /// Several people may use the client that an operator named.
+    /// Several people may use the client that an operator named. It may make links for others: this is no 403.
     SharedClient: "several_people", CONFLICT,
         "several people may use this client: set client_tokens.NAME.personal, or name the user";
     /// The host name or the origin is not one of the admin listener.
