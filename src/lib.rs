@@ -21,7 +21,7 @@
 //! | `late` | recorded calls, the results that tool services post for them, the intents of side effects, and messages to services and webhooks |
 //! | `server` | listeners, owned tasks, drain; limits of processor time and memory, shared fairly by clients; files that an operator has named |
 //! | `keys` | the choice among profiles and their cooldowns, retry budgets and breakers; the tasks that keep credentials fresh |
-//! | `api` | `/ledger/v1`, `/admin/v1` and the dashboard, in one frame: table of operations, queries, events, problem documents |
+//! | `api` | `/ledger/v1`, `/admin/v1` and the dashboard, with one table of operations, queries, events, problem documents |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `local_token` | the token file for commands of the proxy's own user |
 //! | `config` | file, variables and flags → settings of the rooms above |

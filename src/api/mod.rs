@@ -1,5 +1,5 @@
-//! The frame of the proxy's own HTTP APIs, `/ledger/v1` and `/admin/v1`: the table of operations, which is both the router and
-//! the `OpenAPI` document, the reader of queries, streams of events, and the problem document of a refusal.
+//! The proxy's own HTTP APIs, `/ledger/v1` and `/admin/v1`, and what they share: the table of operations, which is both
+//! the router and the `OpenAPI` document, the reader of queries, streams of events, and problem documents.
 
 pub mod admin;
 pub mod json;

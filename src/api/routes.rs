@@ -12,15 +12,15 @@ use utoipa::{
 use super::problem::{PROBLEM_JSON, Problem, ProblemCode, ProblemView};
 use crate::auth::principal::decode_segment;
 
-/// A status that a frame around the API returns, and its meaning.
-pub type FrameRefusal = (StatusCode, String);
+/// A status that the guard in front of an API returns, and its meaning.
+pub type GuardRefusal = (StatusCode, String);
 
 /// The operations of an API, with a handler of each.
 pub struct RouteTable<H> {
     routes: Vec<ApiRoute<H>>,
     document: OpenApi,
     /// Returns the refusals that every operation at a path has.
-    frame: fn(&str) -> Vec<FrameRefusal>,
+    guard: fn(&str) -> Vec<GuardRefusal>,
 }
 
 struct ApiRoute<H> {
@@ -32,11 +32,11 @@ struct ApiRoute<H> {
 
 impl<H> RouteTable<H> {
     /// Creates a table without operations. `document` has all else that the document says.
-    pub const fn new(document: OpenApi, frame: fn(&str) -> Vec<FrameRefusal>) -> Self {
+    pub const fn new(document: OpenApi, guard: fn(&str) -> Vec<GuardRefusal>) -> Self {
         Self {
             routes: Vec::new(),
             document,
-            frame,
+            guard,
         }
     }
 
@@ -50,9 +50,9 @@ impl<H> RouteTable<H> {
         let tags = operation.tags.get_or_insert_default();
         tags.extend(D::tags().into_iter().map(str::to_owned));
         let of_codes = refusals.iter().map(|code| code.described());
-        let of_frame = (self.frame)(&D::path());
+        let of_guard = (self.guard)(&D::path());
         let mut texts: BTreeMap<StatusCode, String> = BTreeMap::new();
-        for (status, text) in of_codes.chain(of_frame) {
+        for (status, text) in of_codes.chain(of_guard) {
             let texts = texts.entry(status).or_default();
             texts.push_str(if texts.is_empty() { "" } else { "; " });
             texts.push_str(&text);

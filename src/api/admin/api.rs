@@ -43,7 +43,7 @@ use crate::{
         Problem, ProblemCode, private_response,
         problem::{ProblemView, codes},
         query::{read_flag, read_name, read_number},
-        routes::{FrameRefusal, RouteTable},
+        routes::{GuardRefusal, RouteTable},
     },
     late::list_for_operator,
     session_table::LaneFilter,
@@ -90,7 +90,7 @@ pub(super) fn needs_token(path: &str) -> bool {
 }
 
 /// Returns the refusals that every operation at a path has.
-fn guard_refusals(path: &str) -> Vec<FrameRefusal> {
+fn guard_refusals(path: &str) -> Vec<GuardRefusal> {
     let codes = if needs_token(path) {
         codes![Forbidden, Unauthorized, TooManyAttempts]
     } else {

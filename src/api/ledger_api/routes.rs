@@ -25,7 +25,7 @@ use crate::{
         ApiBody, Problem, ProblemCode,
         json::write_json,
         problem::codes,
-        routes::{FrameRefusal, RouteTable},
+        routes::{GuardRefusal, RouteTable},
     },
     ledger::RecordName,
 };
@@ -123,7 +123,7 @@ const OF_OUTCOMES: &[ProblemCode] = codes![
 ];
 
 /// Returns the refusals of the proxy for a head, whatever its path.
-fn head_refusals(_path: &str) -> Vec<FrameRefusal> {
+fn head_refusals(_path: &str) -> Vec<GuardRefusal> {
     let refusals = [
         (
             StatusCode::BAD_REQUEST,
