@@ -23,11 +23,27 @@ pub struct RouteTable<H> {
     guard: fn(&str) -> Vec<GuardRefusal>,
 }
 
-struct ApiRoute<H> {
+/// An operation of an API.
+pub struct ApiRoute<H> {
     method: Method,
     /// The path. A segment in braces is an id.
     path: String,
-    handler: H,
+    /// The codes of its problems in the document. `None` for an operation that the document leaves out.
+    refusals: Option<&'static [ProblemCode]>,
+    /// The handler.
+    pub handler: H,
+}
+
+impl<H> ApiRoute<H> {
+    /// Checks in a debug build, and so in every test, that the document lists the code of a problem of the operation.
+    pub fn check_code(&self, code: ProblemCode) {
+        debug_assert!(
+            self.refusals.is_none_or(|codes| codes.contains(&code)),
+            "the row of {} {} lacks {code:?}",
+            self.method,
+            self.path
+        );
+    }
 }
 
 impl<H> RouteTable<H> {
@@ -42,7 +58,11 @@ impl<H> RouteTable<H> {
 
     /// Adds an operation, described by `D`: the type that `#[utoipa::path]` makes of its function.
     #[must_use]
-    pub fn with<D: Path + SchemaReferences + Tags<'static>>(mut self, refusals: &[ProblemCode], handler: H) -> Self
+    pub fn with<D: Path + SchemaReferences + Tags<'static>>(
+        mut self,
+        refusals: &'static [ProblemCode],
+        handler: H,
+    ) -> Self
     where
         H: Clone,
     {
@@ -73,7 +93,12 @@ impl<H> RouteTable<H> {
             .paths
             .add_path_operation(D::path(), D::methods(), operation);
         for method in D::methods() {
-            self = self.with_hidden(to_method(&method), D::path(), handler.clone());
+            self.routes.push(ApiRoute {
+                method: to_method(&method),
+                path: D::path(),
+                refusals: Some(refusals),
+                handler: handler.clone(),
+            });
         }
         self
     }
@@ -81,8 +106,12 @@ impl<H> RouteTable<H> {
     /// Adds an operation that the document leaves out.
     #[must_use]
     pub fn with_hidden(mut self, method: Method, path: impl Into<String>, handler: H) -> Self {
-        let path = path.into();
-        self.routes.push(ApiRoute { method, path, handler });
+        self.routes.push(ApiRoute {
+            method,
+            path: path.into(),
+            refusals: None,
+            handler,
+        });
         self
     }
 
@@ -91,15 +120,15 @@ impl<H> RouteTable<H> {
         &self.document
     }
 
-    /// Returns the handler of a request, and the decoded ids in its path: bytes, since they may contain anything.
-    pub fn find(&self, method: &Method, path: &str) -> Result<(&H, Vec<Vec<u8>>), Problem> {
+    /// Returns the operation of a request, and the decoded ids in its path: bytes, since they may contain anything.
+    pub fn find(&self, method: &Method, path: &str) -> Result<(&ApiRoute<H>, Vec<Vec<u8>>), Problem> {
         let mut others = Vec::new();
         for route in &self.routes {
             let Some(ids) = match_path(&route.path, path) else {
                 continue;
             };
             if route.method == *method {
-                return Ok((&route.handler, ids));
+                return Ok((route, ids));
             }
             others.push(route.method.as_str());
         }

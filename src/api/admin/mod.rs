@@ -176,7 +176,7 @@ impl Running {
             &head.method
         };
         let found = api::TABLE.find(method, head.uri.path());
-        let (handler, ids) = found.map_err(|problem| match problem.code {
+        let (route, ids) = found.map_err(|problem| match problem.code {
             ProblemCode::NotFound => Problem::new(ProblemCode::NotFound, format!("no such path; {ENDPOINTS_HINT}")),
             _ => problem,
         })?;
@@ -190,10 +190,11 @@ impl Running {
             head,
             body: Some(body.map_err(Into::into).boxed_unsync()),
         };
-        match handler {
+        let answered = match route.handler {
             AdminHandler::Now(answer) => answer(&request),
             AdminHandler::Later(answer) => answer(request).await,
-        }
+        };
+        answered.inspect_err(|problem| route.check_code(problem.code))
     }
 }
 

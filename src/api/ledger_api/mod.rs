@@ -113,11 +113,14 @@ impl LedgerApi {
         let (head, body) = request.into_parts();
         // Boxed, because the future of all operations is large, and `timeout` would move it.
         let answered = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(self.run_request(&head, body, reader))).await;
-        match answered.unwrap_or(Err(ProblemCode::Unavailable.into())) {
-            Ok(answer) => answer,
-            Err(problem) if routes::is_intent_path(head.uri.path()) => problem.of_intents().into_response(),
-            Err(problem) => problem.into_response(),
-        }
+        answered
+            .unwrap_or(Err(ProblemCode::Unavailable.into()))
+            .unwrap_or_else(|problem| {
+                let is_of_intents = routes::is_intent_path(head.uri.path());
+                let problem = if is_of_intents { problem.of_intents() } else { problem };
+                routes::check_code(&head, problem.code);
+                problem.into_response()
+            })
     }
 
     /// Authenticates a request, reads its body and carries it out.

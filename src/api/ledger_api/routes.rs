@@ -80,6 +80,7 @@ const OF_CLAIMS: &[ProblemCode] = codes![
     NoSuchIntent,
     NoDurableLedger,
     SharedKey,
+    SeveralPeople,
     NotOnBehalf,
     AmbiguousCall,
     TooLarge,
@@ -91,6 +92,8 @@ const OF_REPORTS: &[ProblemCode] = codes![
     StaleClaim,
     NoSuchIntent,
     NoDurableLedger,
+    SharedKey,
+    SeveralPeople,
     Conflict,
     Expired,
     TooLarge,
@@ -177,8 +180,15 @@ static DOCUMENT: LazyLock<Bytes> =
 /// Reads the operation from the head of a request.
 pub(super) fn find_operation(head: &Parts) -> Result<LedgerOperation, Problem> {
     // Before the query is read: a wrong method is the first thing to correct.
-    let (read, mut ids) = TABLE.find(&head.method, head.uri.path())?;
-    read(ids.pop().unwrap_or_default(), head)
+    let (route, mut ids) = TABLE.find(&head.method, head.uri.path())?;
+    (route.handler)(ids.pop().unwrap_or_default(), head)
+}
+
+/// Checks in a debug build that the document lists the code of a request's problem.
+pub(super) fn check_code(head: &Parts, code: ProblemCode) {
+    if let Ok((route, _)) = TABLE.find(&head.method, head.uri.path()) {
+        route.check_code(code);
+    }
 }
 
 /// Returns `true` for the paths of intents, whose refusals have types of their own.
