@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    config::VARIABLES,
+    config::{ConfigFile, VARIABLES},
     conversation::FindingKind,
     policy::{Class, Observation, classify},
     repair::Action,
@@ -269,6 +269,20 @@ fn documents_name_what_clients_and_operators_see() {
         .filter(|word| word.starts_with("x-antiphon-"))
         .collect();
     assert_names("docs/headers-and-logs.md", headers);
+}
+
+/// The document lists what the rows of the keys say.
+#[test]
+fn the_keys_that_need_a_restart_are_listed() {
+    let document = text("docs/apis.md");
+    let (_, list) = document.split_once("These keys need a restart").unwrap();
+    let (list, _) = list.split_once("`. ").unwrap();
+    let listed: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    let rows = ConfigFile::rows();
+    let fixed = rows.iter().filter(|row| row.needs_restart);
+    let mut fixed: Vec<&str> = fixed.map(|row| row.key.as_str()).collect();
+    fixed.sort_unstable();
+    assert_eq!(listed, fixed);
 }
 
 /// Returns the words that the first columns of a document's tables have as code.
