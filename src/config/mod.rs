@@ -13,7 +13,7 @@ pub mod file;
 mod interpolation;
 mod late;
 mod ledger;
-mod lower;
+mod load;
 mod lowering;
 mod overlay;
 mod problem;
@@ -37,7 +37,7 @@ pub use default_paths::{default_ledger_path, default_token_path, find_default_co
 pub use file::values::check_client_name;
 pub use file::{ConfigFile, file_schema};
 pub use ledger::{LedgerConfig, LedgerPlace};
-pub use lower::{
+pub use load::{
     build_config, config_at_default_path, config_path, load_config, process_environment, proxy_environment,
 };
 pub use overlay::Flags;

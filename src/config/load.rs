@@ -1,4 +1,4 @@
-//! Merges file, variables and flags into a [`Config`], and reports every problem at once.
+//! Loads a [`Config`] from file, variables and flags, and reports every problem at once.
 //!
 //! No other file reads the environment.
 
