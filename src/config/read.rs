@@ -13,7 +13,7 @@ use toml::{
 
 use super::{
     VariableLookup,
-    file::{self, ConfigFile, join_key, one_of},
+    file::{self, ConfigFile, join_key, unknown_word},
     interpolation::interpolate_variables,
     lowering::Lowering,
     problem::{ConfigProblem, FilePlace, nearest_word},
@@ -126,7 +126,11 @@ impl SchemaWalk<'_> {
             }
             (DeValue::String(text), Some("string")) => interpolate_variables(text, self.variable)
                 .and_then(|text| {
-                    one_of(text, &choices).map_err(|flaw| if is_private(path) { flaw.without_value() } else { flaw })
+                    if choices.is_empty() || choices.contains(&text.as_str()) {
+                        return Ok(text);
+                    }
+                    let flaw = unknown_word(&text, &choices);
+                    Err(if is_private(path) { flaw.without_value() } else { flaw })
                 })
                 .map(Value::String),
             (DeValue::Boolean(value), Some("boolean")) => Ok(Value::Boolean(*value)),

@@ -1,4 +1,4 @@
-//! `[principals]`, `[ledger]` and `[services.NAME]` of the file. Secrets of services never reach these types.
+//! `[principals]`, `[ledger]`, `[webhooks.NAME]` and `[services.NAME]` of the file. Secrets never reach these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -41,7 +41,7 @@ pub use profile::{
 };
 pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
-pub use word::{Word, one_of};
+pub use word::{Word, unknown_word};
 pub use written::{Meaning, Written};
 
 section! {

@@ -1,4 +1,5 @@
-//! `[[upstreams.NAME.profiles]]`, `[client_tokens]` and `[client_limits]` of the file. Secrets never reach these types.
+//! `[[upstreams.NAME.profiles]]`, `[client_limits.NAME]`, `[client_tokens]` and `[client_certificates]` of the file.
+//! Secrets never reach these types.
 //!
 //! The reader stores the value of a key with `writeOnly` elsewhere. Here it leaves text that may be shown: the
 //! reference `${NAME}` as it was written, or `***`.

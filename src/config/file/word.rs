@@ -53,22 +53,18 @@ impl<T: Labelled> JsonSchema for Word<T> {
 
 impl<T: Labelled> FromOutside for Word<T> {
     fn from_outside(text: &str) -> Result<Self, ConfigProblem> {
-        let words: Vec<&str> = T::LABELS.iter().map(|(word, ..)| *word).collect();
-        let word = one_of(text.to_owned(), &words)?;
-        T::from_label(&word)
-            .map(Self)
-            .ok_or_else(|| ConfigProblem::of_value("unknown word"))
+        T::from_label(text).map(Self).ok_or_else(|| {
+            let words: Vec<&str> = T::LABELS.iter().map(|(word, ..)| *word).collect();
+            unknown_word(text, &words)
+        })
     }
 }
 
-/// Returns `text` if it is one of `choices`, or if there are no choices.
-pub fn one_of(text: String, choices: &[&str]) -> Result<String, ConfigProblem> {
-    if choices.is_empty() || choices.contains(&text.as_str()) {
-        return Ok(text);
-    }
+/// Returns the problem of a text that is none of `choices`.
+pub fn unknown_word(text: &str, choices: &[&str]) -> ConfigProblem {
     let flaw = ConfigProblem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
-    match nearest_word(&text, choices.iter().copied()) {
-        Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
-        None => Err(flaw),
+    match nearest_word(text, choices.iter().copied()) {
+        Some(near) => flaw.with_hint(format!("did you mean `{near}`?")),
+        None => flaw,
     }
 }
