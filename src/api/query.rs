@@ -8,7 +8,7 @@ use serde::de::{
 };
 
 use super::{Problem, ProblemCode};
-use crate::auth::principal::decode_query;
+use crate::provider::decode_query;
 
 /// The decoded name and value of a parameter.
 type Parameter<'q> = (Cow<'q, [u8]>, Cow<'q, [u8]>);

@@ -10,7 +10,7 @@ use utoipa::{
 };
 
 use super::problem::{PROBLEM_JSON, Problem, ProblemCode, ProblemView};
-use crate::auth::principal::decode_segment;
+use crate::provider::decode_segment;
 
 /// A status that the guard in front of an API returns, and its meaning.
 pub type GuardRefusal = (StatusCode, String);

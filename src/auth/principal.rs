@@ -8,7 +8,7 @@ pub use antiphon_ledger::principal::{Principal, PrincipalHash, PrincipalKey};
 
 use crate::{
     digest_cache::{DigestKey, KeyBytes, OneDigest as _},
-    provider::ProviderKind,
+    provider::{ProviderKind, decode_query},
 };
 
 /// The query parameter in which Google's clients may send their key.
@@ -180,37 +180,6 @@ fn strip_scheme(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Decodes a name or value of a query. Invalid escapes stay unchanged.
-pub fn decode_query(text: &str) -> Cow<'_, [u8]> {
-    percent_decode(text, b' ')
-}
-
-/// Decodes a segment of a path: `%20` is a blank, `+` is itself.
-pub fn decode_segment(text: &str) -> Cow<'_, [u8]> {
-    percent_decode(text, b'+')
-}
-
-fn percent_decode(text: &str, plus: u8) -> Cow<'_, [u8]> {
-    // The usual case needs no copy.
-    if !text.contains(['%', '+']) {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escape = after.split_at_checked(2).filter(|_| *first == b'%');
-        let escaped = escape.and_then(|(digits, after)| {
-            // `from_str_radix` alone would accept `%+1`.
-            let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-            Some((u8::from_str_radix(digits, 16).ok()?, after))
-        });
-        let (byte, after) = escaped.unwrap_or((if *first == b'+' { plus } else { *first }, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    Cow::Owned(bytes)
-}
-
 impl DigestKey for Caller {
     fn key_bytes(&self) -> KeyBytes {
         KeyBytes::new(
@@ -223,7 +192,6 @@ impl DigestKey for Caller {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use proptest::prelude::*;
 
     use super::*;
     use crate::ledger::{RecordKey, RecordKind};
@@ -364,16 +332,6 @@ mod tests {
         ];
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[..at].contains(key), "{at}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_escaped_is_meant(bytes in any::<Vec<u8>>(), text in "[ -~é]{0,20}") {
-            let escaped: Vec<String> = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
-            let escaped = escaped.concat();
-            prop_assert_eq!(decode_query(&escaped), bytes);
-            prop_assert!(decode_query(&text).len() <= text.len());
         }
     }
 }

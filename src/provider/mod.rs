@@ -13,6 +13,7 @@ mod aws;
 mod endpoint;
 mod kind;
 mod path;
+mod percent;
 mod route;
 mod template;
 mod unprefixed;
@@ -24,6 +25,7 @@ use endpoint::wire_of;
 pub(crate) use endpoint::{HISTORY_SUFFIXES, is_gemini};
 pub use kind::{BUILT_IN, BuiltInProvider, ProviderKind};
 pub(crate) use path::is_unambiguous;
+pub(crate) use percent::{decode_query, decode_segment};
 pub use route::Route;
 pub use template::ModelOperation;
 

@@ -13,9 +13,9 @@ use super::{guard::RequestRefusal, headers, signature};
 use crate::{
     auth::{
         CertificateNames, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TOKEN_PREFIX,
-        principal::{decode_query, presented_secrets, principal_of_credentials},
+        principal::{presented_secrets, principal_of_credentials},
     },
-    provider::{ProviderKind, Upstream},
+    provider::{ProviderKind, Upstream, decode_query},
     splice::Segments,
 };
 

@@ -14,7 +14,7 @@ use http::{
 
 use memchr::memmem;
 
-use crate::{api::ledger_api, auth::principal::decode_query};
+use crate::{api::ledger_api, provider::decode_query};
 
 /// `x-antiphon-request-id`.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::ObjectId;
-use crate::auth::principal::decode_segment;
+use crate::provider::decode_segment;
 
 /// Path segments below which a provider stores objects of one key.
 const COLLECTIONS: [&str; 26] = [

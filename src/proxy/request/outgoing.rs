@@ -15,9 +15,9 @@ use super::{
     call_lookup::CallLookup, content_coding::ContentCoding, context::RequestContext, pending_pins::PendingPins,
 };
 use crate::{
-    auth::{Profile, principal::decode_query},
+    auth::Profile,
     clock,
-    provider::Upstream,
+    provider::{Upstream, decode_query},
     proxy::{
         client_body::{ClientBody, SegmentsBody},
         continuity::RequestContinuity,
