@@ -41,9 +41,7 @@ fn state_schema() -> Object {
         min_length = 1, max_length = 1024, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$",
         example = "toolu_01A09q90qw90lq917835lq9")),
     request_body(content = CancelBody, description = "64 KiB at most; may be empty. Callers send none"),
-    security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = []),
-        ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []), ("gemini_key" = []), ("gemini_query_key" = []),
-        ("azure_key" = [])),
+    security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
     responses(
     (status = 200, description = "the service's report is stored", body = CancelView),
     (status = 202, description = "the owner's request is stored, and the service is asked", body = CancelView),

@@ -114,16 +114,22 @@ impl Modify for LedgerCredentials {
     }
 }
 
-/// Marks the bodies that may be empty. The macros know no such body.
-pub(super) fn with_optional_bodies(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
-    let operations = document.paths.paths.values_mut().filter_map(|path| path.post.as_mut());
-    let bodies = operations.filter(|operation| {
-        let id = operation.operation_id.as_deref();
-        matches!(id, Some("heartbeat" | "withdraw" | "make_task_link"))
-    });
-    for body in bodies.filter_map(|operation| operation.request_body.as_mut()) {
-        if let RefOr::T(body) = body {
+/// Adds what the macros cannot say, or only on each operation: bodies that may be empty, and the credentials of callers
+/// to those of services.
+pub(super) fn complete_operations(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    let of_callers = document.security.clone().unwrap_or_default();
+    let paths = document.paths.paths.values_mut();
+    for operation in paths.flat_map(|path| [path.get.as_mut(), path.post.as_mut()]).flatten() {
+        let id = operation.operation_id.as_deref().unwrap_or_default();
+        if matches!(id, "heartbeat" | "withdraw" | "make_task_link")
+            && let Some(RefOr::T(body)) = &mut operation.request_body
+        {
             body.required = Some(Required::False);
+        }
+        let is_of_intents = operation.tags.iter().flatten().any(|tag| tag == "intents");
+        if is_of_intents || id == "cancel" {
+            let ways = operation.security.get_or_insert_default();
+            ways.extend(of_callers.iter().cloned());
         }
     }
     document

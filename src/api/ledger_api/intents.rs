@@ -66,8 +66,7 @@ pub(super) async fn answer_holder(
             description = "`new` if the user wants the effect once more. It overrides neither a run in flight nor an unknown outcome"),
     ),
     request_body(content = ClaimBody, description = "1 MiB at most"),
-    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
-        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    security(("service_token" = [])),
     responses(
     (status = 201, description = "granted: run the tool, and report its end with the claim", body = ClaimedView),
     (status = 200, description = "the tool ran before: its result", body = ReplayedView<'_>,
@@ -178,8 +177,7 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<ApiBody>,
 /// Services read those of the calls and users that they are configured for, callers read their own.
 #[utoipa::path(get, path = "/ledger/v1/intents/{intent}", operation_id = "intent", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
-        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    security(("service_token" = [])),
     responses(
     (status = 200, description = "the intent", body = IntentStatusView<'_>),
 ))]
@@ -195,8 +193,7 @@ async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<R
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/heartbeat", operation_id = "intent_heartbeat", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
     request_body(content = HolderBody, description = "64 KiB at most"),
-    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
-        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    security(("service_token" = [])),
     responses(
     (status = 200, description = "the lease is extended; `cancel_requested` asks the holder to undo the effect",
         body = HeldView),
@@ -210,8 +207,7 @@ async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/result", operation_id = "intent_result", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
     request_body(content = HeldResultBody, description = "8 MiB at most"),
-    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
-        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    security(("service_token" = [])),
     responses(
     (status = 200, description = "stored; also for the same result again", body = SettledIntentView),
 ))]
@@ -248,8 +244,7 @@ async fn post_intent_result(
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/cancel", operation_id = "cancel_intent", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
     request_body(content = HeldCancelBody, description = "64 KiB at most"),
-    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
-        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    security(("service_token" = [])),
     responses(
     (status = 200, description = "noted", body = HeldView),
 ))]

@@ -175,7 +175,7 @@ static TABLE: LazyLock<RouteTable<ReadOperation>> = LazyLock::new(|| {
 
 /// The document, which never changes while the process runs.
 static DOCUMENT: LazyLock<Bytes> =
-    LazyLock::new(|| write_json(&document::with_optional_bodies(TABLE.document().clone())).into());
+    LazyLock::new(|| write_json(&document::complete_operations(TABLE.document().clone())).into());
 
 /// Reads the operation from the head of a request.
 pub(super) fn find_operation(head: &Parts) -> Result<LedgerOperation, Problem> {
