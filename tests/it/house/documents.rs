@@ -17,7 +17,7 @@ use antiphon::{
 
 use serde_json::Value;
 
-use super::architecture::sources;
+use super::architecture::{sources, walk};
 use crate::{
     frozen::{golden, words::CLASSES},
     support::refusals::TABLE,
@@ -195,6 +195,31 @@ fn the_readme_leads_to_every_document() {
     for document in documents() {
         assert!(readme.contains(&document), "README.md has no link to {document}");
     }
+}
+
+/// The maps name the files of the sources by the end of their paths.
+#[test]
+fn the_maps_name_files_that_exist() {
+    let mut files = Vec::new();
+    for folder in ["src", "crates", "tests", "benches", "fuzz"] {
+        walk(&Path::new(ROOT).join(folder), &mut files);
+    }
+    let mut missing = Vec::new();
+    for map in [
+        "ARCHITECTURE.md",
+        "src/lib.rs",
+        "crates/core/src/lib.rs",
+        "crates/ledger/src/lib.rs",
+    ] {
+        for (at, line) in text(map).lines().enumerate() {
+            // What stands between backticks is every second part. `wire/*/mod.rs` stands for several files.
+            let named = line.split('`').skip(1).step_by(2);
+            let named = named.filter(|name| name.ends_with(".rs") && !name.contains(['*', '<', '{', ' ']));
+            let unknown = named.filter(|name| !files.iter().any(|file| file.ends_with(name)));
+            missing.extend(unknown.map(|name| format!("{map}:{}: {name}", at + 1)));
+        }
+    }
+    assert!(missing.is_empty(), "no file has these names: {missing:#?}");
 }
 
 #[test]
