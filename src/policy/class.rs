@@ -122,60 +122,55 @@ labelled_enum! {
     }
 }
 
+/// The part of a profile that a cooldown concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CooldownSubject {
+    /// The credential itself is rejected. It works again after a change by the operator, not at a time that the provider
+    /// names.
+    Credential,
+    /// The account behind the one credential.
+    Account,
+    /// The organisation, so that all its profiles cool down.
+    Organisation,
+}
+
 /// What follows from the reason of a cooldown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonRules {
+    /// The part of the profile that it concerns.
+    pub subject: CooldownSubject,
     /// `true` for limits that end with time alone. Clients get 429 for them.
     pub is_limit: bool,
-    /// `true` if the organisation is at its limit, so that all its profiles cool down. All others belong to one credential.
-    pub is_of_organisation: bool,
-    /// `true` if the credential itself is rejected, and not its account.
-    pub is_rejection: bool,
-    /// `true` if a time that the provider names is accepted as the end. A rejected credential works again after a change by
-    /// the operator, not at a certain time.
-    pub accepts_named_end: bool,
     /// `true` if only the operator can end it: the key has to be replaced or paid for.
     pub needs_operator: bool,
 }
 
-/// The rules of a reason that differs in none.
-const PLAIN: ReasonRules = ReasonRules {
-    is_limit: false,
-    is_of_organisation: false,
-    is_rejection: false,
-    accepts_named_end: true,
-    needs_operator: false,
-};
-
 impl CooldownReason {
     /// Returns what follows from the reason.
     pub const fn rules(self) -> ReasonRules {
-        match self {
-            Self::Auth => ReasonRules {
-                is_rejection: true,
-                accepts_named_end: false,
-                needs_operator: true,
-                ..PLAIN
-            },
-            Self::Billing => ReasonRules {
-                needs_operator: true,
-                ..PLAIN
-            },
-            Self::Permission => ReasonRules {
-                is_rejection: true,
-                accepts_named_end: false,
-                ..PLAIN
-            },
-            Self::Quota => ReasonRules {
-                is_limit: true,
-                ..PLAIN
-            },
-            Self::SpendLimit | Self::RateLimit => ReasonRules {
-                is_limit: true,
-                is_of_organisation: true,
-                ..PLAIN
-            },
+        use CooldownSubject::{Account, Credential, Organisation};
+        let (subject, is_limit, needs_operator) = match self {
+            Self::Auth => (Credential, false, true),
+            Self::Billing => (Account, false, true),
+            Self::SpendLimit | Self::RateLimit => (Organisation, true, false),
+            Self::Quota => (Account, true, false),
+            Self::Permission => (Credential, false, false),
+        };
+        ReasonRules {
+            subject,
+            is_limit,
+            needs_operator,
         }
+    }
+
+    /// Returns `true` if the credential itself is rejected, and not its account.
+    pub const fn is_rejection(self) -> bool {
+        matches!(self.rules().subject, CooldownSubject::Credential)
+    }
+
+    /// Returns `true` if all profiles of the organisation cool down.
+    pub const fn is_of_organisation(self) -> bool {
+        matches!(self.rules().subject, CooldownSubject::Organisation)
     }
 }
 

@@ -19,7 +19,7 @@ mod verdict;
 use std::time::Duration;
 
 pub use account_sentences::{ACCOUNT_PHRASES, AccountSentence};
-pub use class::{Class, CooldownReason, ReasonRules, RotationLimit, Side};
+pub use class::{Class, CooldownReason, CooldownSubject, ReasonRules, RotationLimit, Side};
 pub use classify::{Observation, Phase, SendErrorKind, classify, status_of_error};
 pub use empty_quota::EmptyQuota;
 pub use hints::{LimitHints, billed_organisation};

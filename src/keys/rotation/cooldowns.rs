@@ -72,7 +72,8 @@ impl ProfileCooldowns {
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
-        let stated = report.hints.cooldown.filter(|_| reason.rules().accepts_named_end);
+        // A rejected credential works again after a change by the operator, not at a certain time.
+        let stated = report.hints.cooldown.filter(|_| !reason.is_rejection());
         // Without jitter: requests that wait for this end are spread by the pace of the quota.
         let stated = stated.map(|length| now + length);
         let same = |cooldown: &&mut Cooldown| cooldown.reason == reason && cooldown.model == model;
@@ -178,7 +179,7 @@ impl ProfileCooldowns {
         self.cooldowns.retain(|cooldown| {
             // A cooldown that began or became longer during the exchange is newer evidence than its success.
             let older = cooldown.failed_at < began && concerned(cooldown.model.as_deref());
-            let goes = older && (!quota_only || cooldown.reason.rules().is_of_organisation);
+            let goes = older && (!quota_only || cooldown.reason.is_of_organisation());
             if goes {
                 cleared.push((cooldown.reason, cooldown.model.clone()));
             }
@@ -193,8 +194,8 @@ impl ProfileCooldowns {
 
     /// Removes the cooldowns and counters that concern the credential itself, not its account.
     pub(super) fn forget_refusals(&mut self) {
-        self.cooldowns.retain(|cooldown| !cooldown.reason.rules().is_rejection);
-        self.streaks.retain(|streak| !streak.reason.rules().is_rejection);
+        self.cooldowns.retain(|cooldown| !cooldown.reason.is_rejection());
+        self.streaks.retain(|streak| !streak.reason.is_rejection());
     }
 
     fn streak_mut(&mut self, reason: CooldownReason, model: Option<Box<str>>, now: Instant) -> &mut FailureStreak {

@@ -468,8 +468,7 @@ impl Rotation {
             let of_other_profile = member != id;
             let cooldowns = known.cooldowns.active_cooldowns(now);
             // Another profile's own trouble does not affect this one.
-            let concerned =
-                cooldowns.filter(|cooldown| !of_other_profile || cooldown.reason.rules().is_of_organisation);
+            let concerned = cooldowns.filter(|cooldown| !of_other_profile || cooldown.reason.is_of_organisation());
             active.extend(concerned.map(|cooldown| Cooldown {
                 of_other_profile,
                 ..cooldown.clone()

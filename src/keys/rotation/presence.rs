@@ -51,6 +51,6 @@ impl CredentialPresence {
     /// Returns `true` if a failure of an attempt that began at `began` concerns an earlier credential.
     pub(super) fn is_outdated(&self, reason: CooldownReason, began: Instant) -> bool {
         let before = |change: Option<Instant>| change.is_some_and(|change| began < change);
-        before(self.replaced) || (reason.rules().is_rejection && before(self.renewed))
+        before(self.replaced) || (reason.is_rejection() && before(self.renewed))
     }
 }

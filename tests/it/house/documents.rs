@@ -204,6 +204,7 @@ fn the_maps_name_files_that_exist() {
     for folder in ["src", "crates", "tests", "benches", "fuzz"] {
         walk(&Path::new(ROOT).join(folder), &mut files);
     }
+    let is_source = |name: &&str| Path::new(name).extension().is_some_and(|end| end == "rs");
     let mut missing = Vec::new();
     for map in [
         "ARCHITECTURE.md",
@@ -214,7 +215,7 @@ fn the_maps_name_files_that_exist() {
         for (at, line) in text(map).lines().enumerate() {
             // What stands between backticks is every second part. `wire/*/mod.rs` stands for several files.
             let named = line.split('`').skip(1).step_by(2);
-            let named = named.filter(|name| name.ends_with(".rs") && !name.contains(['*', '<', '{', ' ']));
+            let named = named.filter(|name| is_source(name) && !name.contains(['*', '<', '{', ' ']));
             let unknown = named.filter(|name| !files.iter().any(|file| file.ends_with(name)));
             missing.extend(unknown.map(|name| format!("{map}:{}: {name}", at + 1)));
         }
