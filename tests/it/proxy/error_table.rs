@@ -249,7 +249,7 @@ const STATUSES: &[Row] = &[
     ("e12", Bedrock, 400, &[("x-amzn-errortype", "ValidationException")], r#"{"message":"messages: roles must alternate"}"#, SURFACES),
     ("e13", Messages, 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#, SURFACES),
     ("e13", Messages, 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: this `thinking` block is bound to a different conversation"}}"#, SURFACES),
-    ("e13", Responses, 400, &[], r#"{"error":{"message":"The encrypted content could not be verified. CooldownReason: Encrypted content organization_id did not match the target organization.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#, SURFACES),
+    ("e13", Responses, 400, &[], r#"{"error":{"message":"The encrypted content could not be verified. Reason: Encrypted content organization_id did not match the target organization.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#, SURFACES),
     ("e13", Gemini, 400, &[], r#"{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}"#, SURFACES),
     ("e14", Messages, 404, &[], r#"{"type":"error","error":{"type":"not_found_error","message":"model: m"}}"#, SURFACES),
     ("e14", Chat, 404, &[], r#"{"error":{"message":"The model `m` does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#, SURFACES),

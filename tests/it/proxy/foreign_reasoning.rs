@@ -23,7 +23,7 @@ fn responses_refusal(input: &[Value]) -> Option<String> {
                 let content = item["encrypted_content"].as_str().unwrap_or(OWN);
                 if !content.starts_with(OWN) {
                     return Some(format!(
-                        "The encrypted content {}...{} could not be verified. CooldownReason: Encrypted content could not be \
+                        "The encrypted content {}...{} could not be verified. Reason: Encrypted content could not be \
                          decrypted or parsed.",
                         &content[..4],
                         &content[content.len() - 4..]
