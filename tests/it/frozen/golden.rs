@@ -25,6 +25,7 @@ const FILES: &[&str] = &[
     "ledger-api.txt",
     "ledger-openapi.json",
     "ledger-v1-bodies.txt",
+    "ledger-v1-memory.txt",
     "ledger-v1-records.txt",
     "ledger-v1-written.txt",
     "ledger-v1.db",

@@ -8,6 +8,7 @@ pub(crate) mod golden;
 pub(crate) mod headers;
 pub(crate) mod ledger;
 pub(crate) mod log;
+mod memory_rows;
 pub(crate) mod metrics;
 pub(crate) mod metrics_document;
 pub(crate) mod reading;
