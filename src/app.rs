@@ -22,7 +22,6 @@ use crate::{
     ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker, WriteBehind, WriteBehindWorker},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
-    recall::callers::Callers,
     recall::{ObjectOwners, RecallSettings, RecallStore},
     server::budget::{self, BodyMemory, Budgets},
     server::{
@@ -31,6 +30,7 @@ use crate::{
         serve_listener,
         tls::{ListenerTls, watch_files},
     },
+    table::{TableParts, VerifiedCallers},
     telemetry::{BodyLoad, MeasuredLedger, Telemetry, TraceExporter, watch_health},
     upstream::{RandomError, Sender, UpstreamSettings, system_tls_config},
 };
@@ -200,15 +200,14 @@ impl LedgerServices {
         // All access from here on is counted and timed.
         let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
         let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), telemetry.clone());
-        let callers = Callers::new(Arc::clone(&ledger), write_behind.clone());
-        let answer_settings = RecallSettings {
+        let parts = TableParts::new(&ledger, &write_behind, telemetry.clone());
+        let callers = VerifiedCallers::new(parts.clone());
+        let recall_settings = RecallSettings {
             record_ttl: settings.ttl,
             stores_client_results: keeps_seen,
         };
-        let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
-        let answers = RecallStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
-        let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
-        let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
+        let answers = RecallStore::new(parts.clone(), callers.clone(), telemetry.clone(), recall_settings);
+        let objects = ObjectOwners::new(parts, callers.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let (shared_cooldowns, shared_cooldown_worker) = SharedCooldowns::over_ledger(&ledger).unzip();
         let background_work = BackgroundWork {

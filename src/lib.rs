@@ -121,7 +121,7 @@ pub mod upstream;
 use antiphon_core::digest;
 pub use antiphon_core::{check, conversation, labels, repair, splice, wire, work};
 use antiphon_ledger::digest_cache;
-pub use antiphon_ledger::{clock, ledger};
+pub use antiphon_ledger::{clock, ledger, table};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

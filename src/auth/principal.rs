@@ -107,6 +107,12 @@ impl Caller {
     }
 }
 
+impl From<Caller> for Principal {
+    fn from(caller: Caller) -> Self {
+        caller.principal()
+    }
+}
+
 /// The headers in which clients send their credentials.
 struct CredentialHeaders {
     names: Vec<&'static str>,

@@ -100,8 +100,8 @@ use crate::{
     auth::{Caller, Owner, PrincipalKey},
     clock,
     ledger::{Ledger, RecordName, Unread},
-    recall::callers::Callers,
     session::{LaneId, session_hash},
+    table::VerifiedCallers,
     telemetry::Telemetry,
 };
 use matching::Service;
@@ -122,7 +122,7 @@ impl LateStore {
     /// Creates the store over a ledger, and its background worker. The worker must run as long as the process lives.
     pub fn new(
         ledger: Arc<dyn Ledger>,
-        callers: Callers,
+        callers: VerifiedCallers,
         settings: LateSettings,
         telemetry: Telemetry,
     ) -> (Self, LateWorker) {
@@ -185,7 +185,7 @@ impl LateStore {
     }
 
     /// Returns the callers that a provider has answered with success.
-    pub fn callers(&self) -> &Callers {
+    pub fn callers(&self) -> &VerifiedCallers {
         &self.0.callers
     }
 

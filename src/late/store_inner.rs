@@ -21,8 +21,8 @@ use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
     digest_cache::{DigestCache, DigestKey, Lifetime},
     ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
-    recall::callers::Callers,
     session::LaneId,
+    table::VerifiedCallers,
     telemetry::Telemetry,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct LateStoreInner {
     pub(super) ledger: Arc<dyn Ledger>,
     /// The changes of other processes, by which caches know that they are out of date.
     pub(super) changes: LedgerChanges,
-    pub(super) callers: Callers,
+    pub(super) callers: VerifiedCallers,
     pub(super) telemetry: Telemetry,
     pub(super) settings: LateSettings,
     pub(super) services: Vec<Service>,
@@ -84,7 +84,7 @@ impl LateStoreInner {
     /// Creates the state over a ledger. Jobs go to `jobs`.
     pub(super) fn new(
         ledger: Arc<dyn Ledger>,
-        callers: Callers,
+        callers: VerifiedCallers,
         settings: LateSettings,
         telemetry: Telemetry,
         jobs: JobSender,

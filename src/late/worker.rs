@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     clock,
-    ledger::{CommitOutcome, CommitStep, LedgerError, LossCounter as _, ROWS_MAX, Record, RecordKey, retry_conflicts},
+    ledger::{
+        CommitOutcome, CommitStep, LedgerCounter as _, LedgerError, ROWS_MAX, Record, RecordKey, retry_conflicts,
+    },
 };
 
 /// The writer of late results.

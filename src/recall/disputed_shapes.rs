@@ -53,7 +53,7 @@ impl RecallStore {
     /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
     /// wait. The client's own shape never replaces the changed one.
     pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
-        if !self.0.may_write(caller) || !self.0.fact_writes.count_one(caller) {
+        if !self.0.may_write(caller) || !self.0.fact_writes.count_one(caller.principal()) {
             return;
         }
         let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);

@@ -162,7 +162,9 @@ impl RecallStore {
         }
         let now = clock::unix_time();
         let write = |(key, fact): &KeyedFact| {
-            let value = fact.encode(*key).filter(|_| self.0.fact_writes.count_one(caller))?;
+            let value = fact
+                .encode(*key)
+                .filter(|_| self.0.fact_writes.count_one(caller.principal()))?;
             let ttl = self.0.settings.record_ttl;
             let expires_at = now + fact.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl));
             // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.

@@ -6,10 +6,8 @@
 //! is written in the background.
 
 mod appended_texts;
-pub mod callers;
 mod client_results;
 mod continuity;
-mod daily_writes;
 mod disputed_shapes;
 mod learned_fact;
 mod ledger_budget;
@@ -34,8 +32,8 @@ use crate::{
         CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
         Unread, WriteBehind, read_by,
     },
-    recall::callers::Callers,
     repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
+    table::{DailyWrites, TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
 
@@ -54,7 +52,6 @@ pub use thinking_facts::ThinkingFact;
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
-use daily_writes::DailyWrites;
 use pinned_results::PinnedResults;
 use response_chains::ChainMemory;
 
@@ -90,7 +87,7 @@ struct RecallStoreState {
     /// The changes of other processes, by which caches know that they are out of date.
     changes: LedgerChanges,
     write_behind: WriteBehind,
-    callers: Callers,
+    callers: VerifiedCallers,
     telemetry: Telemetry,
     pinned: PinnedResults,
     client_results: ClientResultCache,
@@ -129,16 +126,11 @@ impl RecallStoreState {
 }
 
 impl RecallStore {
-    /// Makes a store over `ledger`. Writes that no request waits for go to `later`.
-    pub fn new(
-        ledger: Arc<dyn Ledger>,
-        later: WriteBehind,
-        callers: Callers,
-        telemetry: Telemetry,
-        settings: RecallSettings,
-    ) -> Self {
+    /// Makes a store over the ledger of `parts`.
+    pub fn new(parts: TableParts, callers: VerifiedCallers, telemetry: Telemetry, settings: RecallSettings) -> Self {
+        let ledger = Arc::clone(parts.ledger());
         Self(Arc::new(RecallStoreState {
-            write_behind: later,
+            write_behind: parts.later().clone(),
             callers,
             telemetry,
             pinned: PinnedResults::new(),

@@ -8,18 +8,15 @@ use std::{sync::Arc, time::Duration};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep_until};
 
-use super::daily_writes::DailyWrites;
 use crate::{
     auth::Caller,
     clock,
     digest::keyed_digest_of,
-    digest_cache::{DigestCache, EntryChange, Lifetime},
-    ledger::{
-        CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind,
-        read_by,
+    digest_cache::{DigestCache, Lifetime},
+    ledger::{Moment, Record, RecordKind, RecordName, RecordOwners},
+    table::{
+        DailyWrites, Owners, Room, RowChange, RowWrite, Table, TableParts, TablePolicy, TableRow, VerifiedCallers,
     },
-    recall::callers::Callers,
-    telemetry::Telemetry,
 };
 
 /// The first byte of every record.
@@ -43,38 +40,25 @@ const PROFILE_BYTES_MAX: usize = 256;
 
 /// The owners of the objects of all callers. The handle is cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ObjectOwners(Arc<ObjectOwnersState>);
-
-#[derive(Debug)]
-struct ObjectOwnersState {
-    ledger: Arc<dyn Ledger>,
-    write_behind: WriteBehind,
-    callers: Callers,
-    telemetry: Telemetry,
-    /// The owner of each object. `None` if the ledger has no record of it.
-    rows: DigestCache<RecordName, Option<OwnerRow>>,
-    /// The records of each caller that were written since a day ago.
-    writes: DailyWrites,
+pub struct ObjectOwners {
+    owners: Table<OwnerRow>,
+    callers: VerifiedCallers,
+    is_exclusive: bool,
     /// Unknown objects that were waited for a moment ago.
     awaited: DigestCache<RecordName, ()>,
-    /// The callers with objects.
-    holders: RecordOwners,
 }
 
 /// The owner of one object.
 #[derive(Clone, Debug)]
 struct OwnerRow {
     profile: Arc<str>,
-    /// The version of the record. 0 if there is none.
-    version: u64,
     expires_at: Moment,
 }
 
 impl OwnerRow {
-    fn new(profile: &str, version: u64, now: Moment) -> Self {
+    fn new(profile: &str, now: Moment) -> Self {
         Self {
             profile: profile.into(),
-            version,
             expires_at: now.saturating_add(RECORD_TTL),
         }
     }
@@ -83,6 +67,25 @@ impl OwnerRow {
     fn is_current(&self, profile: &str, now: Moment) -> bool {
         let renewed = now.saturating_add(RECORD_TTL).saturating_sub(RENEWAL);
         *self.profile == *profile && self.expires_at > renewed
+    }
+}
+
+impl TableRow for OwnerRow {
+    fn encode(&self) -> Option<Bytes> {
+        let mut bytes = BytesMut::with_capacity(self.profile.len().saturating_add(1));
+        bytes.put_u8(VERSION);
+        bytes.put_slice(self.profile.as_bytes());
+        Some(bytes.freeze())
+    }
+
+    fn decode(record: &Record) -> Option<Self> {
+        let (VERSION, profile) = record.value.split_first().map(|(version, rest)| (*version, rest))? else {
+            return None;
+        };
+        Some(Self {
+            profile: std::str::from_utf8(profile).ok()?.into(),
+            expires_at: record.expires_at,
+        })
     }
 }
 
@@ -105,38 +108,44 @@ impl ObjectScope<'_> {
 }
 
 impl ObjectOwners {
-    /// Creates the store over `ledger`. Writes go to `write_behind`.
-    pub fn new(ledger: Arc<dyn Ledger>, write_behind: WriteBehind, callers: Callers, telemetry: Telemetry) -> Self {
-        let changes = ledger.changes();
-        Self(Arc::new(ObjectOwnersState {
-            ledger,
-            write_behind,
+    /// Creates the store.
+    pub fn new(parts: TableParts, callers: VerifiedCallers) -> Self {
+        let holders = RecordOwners::new(&[RecordKind::ObjectOwner], parts.ledger().changes());
+        let policy = TablePolicy {
+            kind: RecordKind::ObjectOwner,
+            room: Room::Rows(OBJECTS_MAX),
+            lifetime: Lifetime::SinceUse(IDLE_MAX),
+            record_ttl: RECORD_TTL,
+            owners: Owners::KnownIfExclusive(holders),
+            is_announced: false,
+            keeps_misses: true,
+            needs_lasting_ledger: false,
+            daily: Some(DailyWrites::new()),
+            pause: None,
+        };
+        Self {
+            is_exclusive: parts.ledger().is_exclusive(),
+            owners: Table::new(parts, callers.clone(), policy),
             callers,
-            telemetry,
-            rows: DigestCache::new(OBJECTS_MAX, Lifetime::SinceUse(IDLE_MAX)),
-            writes: DailyWrites::new(),
             awaited: DigestCache::new(OBJECTS_MAX, Lifetime::SinceWrite(AWAITED_TIME)),
-            holders: RecordOwners::new(&[RecordKind::ObjectOwner], changes),
-        }))
+        }
     }
 
     /// Follows which callers have objects. Until they are read every caller may have some.
     pub async fn follow_holders(self) {
-        let (holders, ledger) = (self.0.holders.clone(), Arc::downgrade(&self.0.ledger));
-        // The handle is dropped first: this task must not keep the store alive.
+        let owners = self.owners.clone();
         drop(self);
-        holders.follow(ledger).await;
+        owners.follow_owners().await;
     }
 
     /// Returns `true` if the caller may have objects: on a shared ledger, always. Does not wait.
     pub fn may_have(&self, caller: Caller) -> bool {
-        // Another process may have noted the first object a moment ago.
-        !self.0.ledger.is_exclusive() || self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
+        self.owners.may_have(caller.principal())
     }
 
     /// Returns `true` if the owner of an object is in memory.
-    pub fn has_owner(&self, name: RecordName) -> bool {
-        self.0.rows.contains_key(&name)
+    pub fn has_owner(&self, caller: Caller, name: RecordName) -> bool {
+        self.owners.get(caller.principal(), name).is_some()
     }
 
     /// Stores that a profile owns an object: it has created or used it. Does not wait.
@@ -145,133 +154,37 @@ impl ObjectOwners {
             return;
         }
         let now = clock::unix_time();
-        let mut steps = Vec::new();
-        self.0.rows.change(&name, |known| {
-            let known = known.flatten();
-            if known.as_ref().is_some_and(|row| row.is_current(profile, now)) {
-                return EntryChange::Keep;
+        self.owners.change(caller.principal(), [name], |_, known| {
+            if known.is_some_and(|row| row.is_current(profile, now)) {
+                return RowChange::Keep;
             }
-            let version = known.map_or(0, |row| row.version);
-            let is_written = self.may_write(caller);
-            let row = OwnerRow::new(profile, version.saturating_add(u64::from(is_written)), now);
-            if is_written {
-                let key = RecordKey::new(RecordKind::ObjectOwner, caller.principal(), name);
-                steps = write_steps(key, version, encode_owner(profile), row.expires_at);
-            }
-            EntryChange::Put(Some(row))
+            // Not over the record of another process that this one has not read: its owner was first.
+            RowChange::Store(OwnerRow::new(profile, now), RowWrite::Over)
         });
-        self.0.holders.note(RecordKind::ObjectOwner, caller.principal());
-        self.0.write_behind.queue_writes(steps);
     }
 
     /// Returns the owners of these objects, in their order. `None` for an object whose owner is not known in time.
     ///
     /// Waits only for objects that memory does not know, and on a shared ledger looks twice, 50 ms apart.
     pub async fn find_owners(&self, caller: Caller, names: &[RecordName], deadline: Instant) -> Vec<Option<Arc<str>>> {
-        if caller.is_authenticated() && self.may_have(caller) {
-            self.load_unknown(caller, names, deadline).await;
-            let mut unknown = self.unknown_names(names);
-            unknown.retain(|name| !self.0.awaited.contains_key(name));
-            // Only verified callers have records.
-            if !self.0.ledger.is_exclusive() && !unknown.is_empty() && self.0.callers.is_verified_in_memory(caller) {
-                for name in unknown {
-                    self.0.awaited.insert(&name, ());
-                }
-                sleep_until(deadline.min(clock::now() + REREAD_PAUSE)).await;
-                self.load_unknown(caller, names, deadline).await;
+        let principal = caller.principal();
+        // A read that failed is counted. What is not known then has no owner.
+        let load = || self.owners.load(principal, names, deadline);
+        let mut found = load().await;
+        let known = |name: &RecordName| self.owners.get(principal, *name);
+        let mut unknown: Vec<RecordName> = names.iter().copied().filter(|name| known(name).is_none()).collect();
+        unknown.retain(|name| !self.awaited.contains_key(name));
+        // Only verified callers have records.
+        if !self.is_exclusive && !unknown.is_empty() && self.callers.is_verified_in_memory(caller) {
+            for name in unknown {
+                self.awaited.insert(&name, ());
             }
+            sleep_until(deadline.min(clock::now() + REREAD_PAUSE)).await;
+            found = load().await;
         }
-        let owner = |name: &RecordName| Some(self.0.rows.get(name)??.profile);
-        names.iter().map(owner).collect()
+        let rows = found.unwrap_or_else(|_| names.iter().map(known).collect());
+        rows.into_iter().map(|row| Some(row?.profile)).collect()
     }
-
-    /// Returns the objects that memory does not know.
-    fn unknown_names(&self, names: &[RecordName]) -> Vec<RecordName> {
-        let is_unknown = |name: &RecordName| self.0.rows.get(name).is_none();
-        names.iter().copied().filter(is_unknown).collect()
-    }
-
-    /// Reads the objects that memory does not know.
-    async fn load_unknown(&self, caller: Caller, names: &[RecordName], deadline: Instant) {
-        let unknown = self.unknown_names(names);
-        if unknown.is_empty() {
-            return;
-        }
-        match self.read_records(caller, &unknown, deadline).await {
-            Ok(records) => self.adopt_records(&unknown, records),
-            Err(Unread) => self.0.telemetry.record_ledger_timeout("read"),
-        }
-    }
-
-    /// Reads the records of a verified caller. Returns none for another one.
-    async fn read_records(
-        &self,
-        caller: Caller,
-        names: &[RecordName],
-        deadline: Instant,
-    ) -> Result<Vec<Option<Record>>, Unread> {
-        // Only verified callers have records in the ledger.
-        if !self.0.callers.verify(caller, deadline).await? {
-            return Ok(Vec::new());
-        }
-        let key = |name: &RecordName| RecordKey::new(RecordKind::ObjectOwner, caller.principal(), *name);
-        read_by(&*self.0.ledger, names.iter().map(key).collect(), deadline).await
-    }
-
-    /// Caches records, and that there is none unless another process may write it.
-    fn adopt_records(&self, names: &[RecordName], records: Vec<Option<Record>>) {
-        for (name, record) in names.iter().zip(records) {
-            let row = record.as_ref().and_then(decode_row);
-            if row.is_none() && !self.0.ledger.is_exclusive() {
-                continue;
-            }
-            // An answer may have named the object since the read began.
-            self.0.rows.insert_new(name, row);
-        }
-    }
-
-    /// Returns `true` if a record may be written for the caller, and counts it.
-    fn may_write(&self, caller: Caller) -> bool {
-        if !caller.is_authenticated() || !self.0.callers.is_verified_in_memory(caller) {
-            return false;
-        }
-        self.0.writes.count_one(caller)
-    }
-}
-
-/// Returns the steps that write a record over the one with this version. 0 if there is none.
-fn write_steps(key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> Vec<CommitStep> {
-    // The record may be missing all the same: its write was lost, or it has expired.
-    let insert = CommitStep::insert_record(key, value.clone(), expires_at);
-    if version == 0 {
-        return vec![insert];
-    }
-    let replace = CommitStep::Replace {
-        key,
-        version,
-        value,
-        expires_at,
-    };
-    vec![replace, insert]
-}
-
-fn encode_owner(profile: &str) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(profile.len().saturating_add(1));
-    bytes.put_u8(VERSION);
-    bytes.put_slice(profile.as_bytes());
-    bytes.freeze()
-}
-
-/// Decodes a record. `None` if this version does not know the encoding.
-fn decode_row(record: &Record) -> Option<OwnerRow> {
-    let (VERSION, profile) = record.value.split_first().map(|(version, rest)| (*version, rest))? else {
-        return None;
-    };
-    Some(OwnerRow {
-        profile: std::str::from_utf8(profile).ok()?.into(),
-        version: record.version,
-        expires_at: record.expires_at,
-    })
 }
 
 #[cfg(test)]
@@ -281,7 +194,7 @@ mod tests {
     #[test]
     fn a_use_renews_a_record_once_a_day() {
         let began = Duration::from_secs(1_000_000);
-        let row = OwnerRow::new("a", 1, began);
+        let row = OwnerRow::new("a", began);
         let hours = |hours: u64| began + Duration::from_secs(hours * 60 * 60);
         for (profile, now, is_current) in [
             ("a", began, true),

@@ -15,13 +15,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{FIRST_VERSION, RecallStore, daily_writes::DailyWrites, learned_fact::LearnedFact};
+use super::{FIRST_VERSION, RecallStore, learned_fact::LearnedFact};
 use crate::{
     auth::Caller,
     clock,
     digest::keyed_digest_of,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, read_by},
+    table::DailyWrites,
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
 
@@ -154,7 +155,7 @@ impl ChainStore<'_> {
         });
         if let Some(step) = step
             && self.0.0.may_write(caller)
-            && self.0.0.response_chains.writes.count_one(caller)
+            && self.0.0.response_chains.writes.count_one(caller.principal())
         {
             self.0.0.write_behind.queue_write(step);
         }

@@ -34,7 +34,7 @@ pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
-    ledger::{LossCounter, RecordKind},
+    ledger::{LedgerCounter, RecordKind},
     session_table::{DetachReason, EnteredLane, RepeatedCall},
     upstream::NetworkCause,
 };
@@ -452,8 +452,12 @@ fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-impl LossCounter for Telemetry {
+impl LedgerCounter for Telemetry {
     fn count_lost_write(&self, kind: RecordKind) {
         self.metrics.ledger.lost_writes.count([kind.label()]);
+    }
+
+    fn count_missed_read(&self) {
+        self.record_ledger_timeout("read");
     }
 }

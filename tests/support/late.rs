@@ -6,8 +6,8 @@ use antiphon::{
     auth::{TokenHash, WebhookKey},
     late::{LateSettings, LateStore, LateWorker, ServiceSettings, ToolSettings},
     ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
-    recall::callers::Callers,
     repair::Tier,
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub fn over(
     telemetry: Telemetry,
 ) -> (LateStore, WriteBehindWorker, LateWorker) {
     let (writes, writer) = write_behind(Arc::clone(ledger), Telemetry::default());
-    let callers = Callers::new(Arc::clone(ledger), writes);
+    let callers = VerifiedCallers::new(TableParts::new(ledger, &writes, Telemetry::default()));
     let (late, keeper) = LateStore::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)
 }

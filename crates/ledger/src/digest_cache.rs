@@ -190,6 +190,11 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
         });
     }
 
+    /// Returns the values.
+    pub fn values(&self) -> impl Iterator<Item = V> {
+        self.entries.iter().filter_map(|(_, value)| downcast_value(&value))
+    }
+
     /// Removes the entries over the limit, which otherwise leave the cache a moment later.
     pub fn evict(&self) {
         self.entries.run_pending_tasks();

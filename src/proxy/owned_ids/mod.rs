@@ -239,7 +239,7 @@ impl ObjectNote {
     /// Stores an id that an answer mentions. It may be that of an object which another profile has created.
     fn store_mention(&self, id: &[u8]) {
         for (caller, name) in self.names_of(id) {
-            if !self.store.has_owner(name) {
+            if !self.store.has_owner(caller, name) {
                 self.store.note_owner(caller, name, &self.profile);
             }
         }

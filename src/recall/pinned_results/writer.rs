@@ -15,8 +15,8 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record, RecordKind},
-    recall::callers::Callers,
     recall::{PinnedRow, RecallStore, RecallStoreState},
+    table::VerifiedCallers,
 };
 
 /// The timeout of one commit. It may be carried out later all the same, and is then found by the next attempt.
@@ -99,7 +99,7 @@ impl RecallStore {
 }
 
 /// Stores a caller. Returns `false` if the store failed.
-async fn store_caller(handle: &Weak<RecallStoreState>, callers: &Callers, caller: Caller) -> bool {
+async fn store_caller(handle: &Weak<RecallStoreState>, callers: &VerifiedCallers, caller: Caller) -> bool {
     let done = timeout(COMMIT_TIMEOUT, callers.store_verified(caller)).await;
     let failure = match done.unwrap_or_else(|_| Err(late_commit())) {
         // Without room for it the caller is given up: a repetition would delay the pins of all others.

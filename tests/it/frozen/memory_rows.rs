@@ -10,9 +10,10 @@ use antiphon::{
     ledger::{Ledger, RecordKind, WriteBehind, write_behind},
     recall::{
         CarriedValue, ContinuityScope, FactKey, LearnedFact, ObjectOwners, ObjectScope, RecallSettings, RecallStore,
-        ShapeVerdict, ThinkingFact, callers::Callers,
+        ShapeVerdict, ThinkingFact,
     },
     repair::ContinuityKind,
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
     wire::{Format, ItemChain},
 };
@@ -28,7 +29,7 @@ use crate::{
 struct Process {
     ledger: Arc<dyn Ledger>,
     writes: WriteBehind,
-    callers: Callers,
+    callers: VerifiedCallers,
     recall: RecallStore,
     objects: ObjectOwners,
 }
@@ -37,28 +38,18 @@ impl Process {
     fn start(ledger: &Arc<dyn Ledger>) -> Self {
         let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
-        let callers = Callers::new(Arc::clone(ledger), writes.clone());
+        let parts = TableParts::new(ledger, &writes, Telemetry::default());
+        let callers = VerifiedCallers::new(parts.clone());
         let settings = RecallSettings {
             record_ttl: Duration::from_secs(7 * 24 * 60 * 60),
             stores_client_results: true,
         };
-        let parts = || {
-            (
-                Arc::clone(ledger),
-                writes.clone(),
-                callers.clone(),
-                Telemetry::default(),
-            )
-        };
-        let (kept, later, known, telemetry) = parts();
-        let recall = RecallStore::new(kept, later, known, telemetry, settings);
-        let (kept, later, known, telemetry) = parts();
         Self {
-            objects: ObjectOwners::new(kept, later, known, telemetry),
+            recall: RecallStore::new(parts.clone(), callers.clone(), Telemetry::default(), settings),
+            objects: ObjectOwners::new(parts, callers.clone()),
             ledger: Arc::clone(ledger),
             writes,
             callers,
-            recall,
         }
     }
 

@@ -10,9 +10,9 @@ use antiphon::{
     ledger::{
         CommitStep, Ledger, LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, WriteBehind, write_behind,
     },
-    recall::callers::Callers,
     recall::{RecallSettings, RecallStore},
     repair::{CallKey, PinnedResult, Placeholder},
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
 use tokio::time::timeout;
@@ -117,13 +117,14 @@ async fn a_history_of_100_000_placeholders_is_stored() {
     slow.delay_syncs(Duration::from_millis(100));
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&slow);
     let (writes, telemetry) = start_writer(Arc::clone(&ledger));
-    let callers = Callers::new(Arc::clone(&ledger), writes.clone());
+    let parts = TableParts::new(&ledger, &writes, Telemetry::default());
+    let callers = VerifiedCallers::new(parts.clone());
     callers.mark_verified(who("sk-one"));
     let settings = RecallSettings {
         record_ttl: secs(24 * 60 * 60),
         stores_client_results: false,
     };
-    let recall = RecallStore::new(ledger, writes.clone(), callers, telemetry.clone(), settings);
+    let recall = RecallStore::new(parts, callers, telemetry.clone(), settings);
     drop(spawn(recall.clone().write_pins()));
     let calls: Vec<(CallKey, PinnedResult)> = (0..CALLS)
         .map(|n| {

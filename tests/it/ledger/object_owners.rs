@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use antiphon::{
     auth::{Caller, Principal, PrincipalKey},
     ledger::{Ledger, RecordKind, WriteBehind, write_behind},
-    recall::callers::Callers,
     recall::{ObjectOwners, ObjectScope},
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ const WRITES_MAX: usize = 5_000;
 struct Process {
     owners: ObjectOwners,
     writes: WriteBehind,
-    callers: Callers,
+    callers: VerifiedCallers,
 }
 
 impl Process {
@@ -31,13 +31,9 @@ impl Process {
     fn over(ledger: &Arc<dyn Ledger>) -> Self {
         let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
-        let callers = Callers::new(Arc::clone(ledger), writes.clone());
-        let owners = ObjectOwners::new(
-            Arc::clone(ledger),
-            writes.clone(),
-            callers.clone(),
-            Telemetry::default(),
-        );
+        let parts = TableParts::new(ledger, &writes, Telemetry::default());
+        let callers = VerifiedCallers::new(parts.clone());
+        let owners = ObjectOwners::new(parts, callers.clone());
         Self {
             owners,
             writes,

@@ -16,9 +16,9 @@ use antiphon::{
         LedgerSettings, LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordChange, RecordKey, RecordKind,
         TimedCommit, WriteBehindWorker, write_behind,
     },
-    recall::callers::Callers,
     recall::{AppendedText, RecallScope, RecallSettings, RecallStore},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedResult, Placeholder, RealResult, input_hash},
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
     wire::Format,
 };
@@ -726,13 +726,14 @@ pub(crate) fn call(id: &str) -> CallKey {
 /// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
 fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriteBehindWorker) {
     let (handle, writer) = write_behind(Arc::clone(kept), Telemetry::default());
-    let callers = Callers::new(Arc::clone(kept), handle.clone());
+    let parts = TableParts::new(kept, &handle, Telemetry::default());
+    let callers = VerifiedCallers::new(parts.clone());
     callers.mark_verified(who("sk-one"));
     let settings = RecallSettings {
         record_ttl: secs(60),
         stores_client_results: false,
     };
-    let recall = RecallStore::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    let recall = RecallStore::new(parts, callers, Telemetry::default(), settings);
     drop(spawn(recall.clone().write_pins()));
     (recall, writer)
 }

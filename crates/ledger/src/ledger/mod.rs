@@ -55,7 +55,7 @@ pub use record_kind::RecordKind;
 pub use record_owners::{RecordOwners, RecordState, RecordsStamp};
 pub use sqlite::{FileCopyTarget, LedgerInspector, SqliteLedger};
 pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
-pub use write_behind::{LossCounter, WriteBehind, WriteBehindWorker, write_behind};
+pub use write_behind::{LedgerCounter, WriteBehind, WriteBehindWorker, write_behind};
 pub use write_failures::WriteFailures;
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].

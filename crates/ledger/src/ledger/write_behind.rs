@@ -17,17 +17,20 @@ const ALONE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 /// The pause after a failure: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Counts the writes that are lost.
-pub trait LossCounter: fmt::Debug + Send + Sync {
+/// Counts what a ledger did not do.
+pub trait LedgerCounter: fmt::Debug + Send + Sync {
     /// Counts a lost write of a record of this kind.
     fn count_lost_write(&self, kind: RecordKind);
+
+    /// Counts a read that failed or came too late.
+    fn count_missed_read(&self);
 }
 
 /// A handle for queueing background writes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteBehind {
     queue: QueueSender<WriteQueue>,
-    losses: Arc<dyn LossCounter>,
+    losses: Arc<dyn LedgerCounter>,
     /// Ends a pause of the worker.
     end_pause: Arc<Notify>,
 }
@@ -37,7 +40,7 @@ pub struct WriteBehind {
 pub struct WriteBehindWorker {
     ledger: Arc<dyn Ledger>,
     queue: QueueReceiver<WriteQueue>,
-    losses: Arc<dyn LossCounter>,
+    losses: Arc<dyn LedgerCounter>,
     /// Ends a pause.
     end_pause: Arc<Notify>,
     /// The last time at which the store did a write.
@@ -59,8 +62,8 @@ enum TryEnd {
 ///
 /// While the store fails, writes wait in a bounded queue. A full queue loses what matters least. A write is also lost
 /// if the ledger is full or closed, or if it fails for five minutes while others succeed.
-pub fn write_behind(ledger: Arc<dyn Ledger>, losses: impl LossCounter + 'static) -> (WriteBehind, WriteBehindWorker) {
-    let losses: Arc<dyn LossCounter> = Arc::new(losses);
+pub fn write_behind(ledger: Arc<dyn Ledger>, losses: impl LedgerCounter + 'static) -> (WriteBehind, WriteBehindWorker) {
+    let losses: Arc<dyn LedgerCounter> = Arc::new(losses);
     let (queue, receiver) = worker_queue();
     let end_pause = Arc::new(Notify::new());
     let worker = WriteBehindWorker {

@@ -1,0 +1,387 @@
+//! Tables: what is remembered between requests, in memory in front of a ledger.
+//!
+//! A table holds the rows of one kind of record. Whoever adds a thing that must be remembered says how a row is encoded and
+//! which policy it follows, and gets the cache, the reads, the background writes and the rules between them:
+//!
+//! * Memory changes at once. The write waits in the queue of background writes, and no request waits for it.
+//! * What this process has stored is newer than what a read finds, unless the row says otherwise.
+//! * A row that memory does not know for certain is read, all of a request in one read. Nothing is read for a principal that
+//!   has no rows, or that no provider has accepted.
+//! * A row that another process may have changed is read again once the ledger tells of a change.
+
+mod daily_writes;
+mod row;
+mod verified_callers;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+pub use daily_writes::DailyWrites;
+use row::{Entry, Seen};
+pub use row::{RowChange, RowWrite, TableRow};
+pub use verified_callers::VerifiedCallers;
+
+use crate::{
+    clock,
+    digest_cache::{DigestCache, EntryChange, Lifetime},
+    ledger::{
+        Ledger, LedgerCounter, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread,
+        WriteBehind, read_by,
+    },
+    principal::Principal,
+};
+
+/// The most principals whose failed reads are remembered.
+const FAILED_READS_MAX: u64 = 20_000;
+
+/// What the tables of one process share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TableParts {
+    ledger: Arc<dyn Ledger>,
+    later: WriteBehind,
+    counter: Arc<dyn LedgerCounter>,
+}
+
+impl TableParts {
+    /// Returns the parts: the store, the queue of background writes, and the counter of reads that failed or came too late.
+    pub fn new(ledger: &Arc<dyn Ledger>, later: &WriteBehind, counter: impl LedgerCounter + 'static) -> Self {
+        Self {
+            ledger: Arc::clone(ledger),
+            later: later.clone(),
+            counter: Arc::new(counter),
+        }
+    }
+
+    /// Returns the store.
+    pub const fn ledger(&self) -> &Arc<dyn Ledger> {
+        &self.ledger
+    }
+
+    /// Returns the queue of background writes.
+    pub const fn later(&self) -> &WriteBehind {
+        &self.later
+    }
+}
+
+/// The most that a table has in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// This number of rows.
+    Rows(u64),
+    /// This number of bytes, as [`TableRow::byte_len`] counts them.
+    Bytes(u64),
+}
+
+/// What memory concludes from the set of principals with rows.
+#[derive(Clone, Debug)]
+pub enum Owners {
+    /// There is no set: every principal may have rows.
+    Unknown,
+    /// A principal that is not in the set has no rows.
+    Known(RecordOwners),
+    /// The same, unless other processes use the ledger: one of them may have stored the first row a moment ago.
+    KnownIfExclusive(RecordOwners),
+}
+
+/// The policy of a table.
+#[derive(Clone, Debug)]
+pub struct TablePolicy {
+    /// The kind of the records.
+    pub kind: RecordKind,
+    /// The most in memory.
+    pub room: Room,
+    /// The lifetime of a row in memory.
+    pub lifetime: Lifetime,
+    /// The lifetime of a record in the ledger.
+    pub record_ttl: Duration,
+    /// The principals with rows.
+    pub owners: Owners,
+    /// `true` if the ledger announces changes of this kind, so that a read holds until the next one.
+    pub is_announced: bool,
+    /// `true` if memory keeps that there is no row, as long as no other process can write one unseen.
+    pub keeps_misses: bool,
+    /// `true` if rows are stored only in a ledger that outlives the process.
+    pub needs_lasting_ledger: bool,
+    /// The limit of records that one principal may write in a day. `None` if something else bounds them.
+    pub daily: Option<DailyWrites>,
+    /// The time after a failed read of a principal's rows in which none is tried again.
+    pub pause: Option<Duration>,
+}
+
+/// A table of rows. The handle is cheap to clone.
+pub struct Table<V>(Arc<TableState<V>>);
+
+struct TableState<V> {
+    parts: TableParts,
+    policy: TablePolicy,
+    /// Decides whose rows are stored and read. `None` for the table that decides it.
+    callers: Option<VerifiedCallers>,
+    rows: DigestCache<RecordKey, Entry<V>>,
+    /// The principals whose rows could not be read a moment ago.
+    failed: DigestCache<Principal, ()>,
+}
+
+impl<V> fmt::Debug for TableState<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Rows may belong to conversations.
+        write!(f, "Table({}, {:?})", self.policy.kind.label(), self.rows)
+    }
+}
+
+impl<V> fmt::Debug for Table<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<V> Clone for Table<V> {
+    /// Returns another handle of the same table.
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<V: TableRow> Table<V> {
+    /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
+    pub fn new(parts: TableParts, callers: VerifiedCallers, policy: TablePolicy) -> Self {
+        Self::with_gate(parts, Some(callers), policy)
+    }
+
+    fn with_gate(parts: TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
+        let rows = match policy.room {
+            Room::Rows(max) => DigestCache::new(max, policy.lifetime),
+            Room::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
+        };
+        let pause = policy.pause.unwrap_or_default();
+        Self(Arc::new(TableState {
+            parts,
+            policy,
+            callers,
+            rows,
+            failed: DigestCache::new(FAILED_READS_MAX, Lifetime::SinceWrite(pause)),
+        }))
+    }
+
+    /// Returns a row that is in memory. That renews its lifetime there.
+    pub fn get(&self, principal: Principal, name: RecordName) -> Option<V> {
+        self.0.rows.get(&self.0.key(principal, name))?.row
+    }
+
+    /// Returns `true` if any process has records of this kind, or if that is unknown. Does not wait.
+    pub fn may_have_any(&self) -> bool {
+        match &self.0.policy.owners {
+            Owners::Unknown => true,
+            Owners::Known(owners) | Owners::KnownIfExclusive(owners) => owners.may_have_any(self.0.policy.kind),
+        }
+    }
+
+    /// Returns `true` if the principal may have rows in the ledger. Does not wait.
+    pub fn may_have(&self, principal: Principal) -> bool {
+        self.0.state_of(principal) != RecordState::Absent
+    }
+
+    /// Returns `true` if the principal is known to have had rows. Does not wait.
+    pub fn has_known(&self, principal: Principal) -> bool {
+        match &self.0.policy.owners {
+            Owners::Unknown => false,
+            Owners::Known(owners) | Owners::KnownIfExclusive(owners) => owners.has_known(self.0.policy.kind, principal),
+        }
+    }
+
+    /// Changes rows in memory at once, and queues their writes as one job. Does not wait.
+    ///
+    /// `change` gets a row's name and the row in memory, and decides on the change. Changes of one row exclude each other.
+    /// Returns the number of rows that memory has not had before.
+    pub fn change(
+        &self,
+        principal: Principal,
+        names: impl IntoIterator<Item = RecordName>,
+        mut change: impl FnMut(&RecordName, Option<&V>) -> RowChange<V>,
+    ) -> usize {
+        let mut steps = Vec::new();
+        let (mut changed, mut is_stored) = (0_usize, false);
+        for name in names {
+            let key = self.0.key(principal, name);
+            self.0.rows.change(&key, |known| {
+                let known = known.unwrap_or_default();
+                let (row, how) = match change(&name, known.row.as_ref()) {
+                    RowChange::Keep => return EntryChange::Keep,
+                    RowChange::Remember(row) => (row, None),
+                    RowChange::Store(row, how) => (row, Some(how)),
+                };
+                changed = changed.saturating_add(1);
+                is_stored |= how.is_some();
+                let how = how.filter(|_| self.0.may_write(principal));
+                let version = known.version.saturating_add(u64::from(how.is_some()));
+                if let Some((how, value)) = how.zip(row.encode()) {
+                    let expires_at = clock::unix_time() + self.0.policy.record_ttl;
+                    steps.extend(how.steps(key, known.version, value, expires_at));
+                }
+                // What the ledger has is as well known as before.
+                EntryChange::Put(Entry {
+                    row: Some(row),
+                    version,
+                    seen: known.seen,
+                })
+            });
+        }
+        if is_stored {
+            // Before the write, which is about to come.
+            self.0.note_owner(principal);
+        }
+        self.0.parts.later.queue_writes(steps);
+        changed
+    }
+
+    /// Returns rows in the order of their names: from memory, and those that it does not know for certain from the ledger.
+    ///
+    /// # Errors
+    ///
+    /// [`Unread`] if the ledger fails or does not answer before the deadline. What memory has stays.
+    pub async fn load(
+        &self,
+        principal: Principal,
+        names: &[RecordName],
+        deadline: Instant,
+    ) -> Result<Vec<Option<V>>, Unread> {
+        // Before memory is looked at and before the read: a change meanwhile needs another read.
+        let state = self.0.state_of(principal);
+        let entries = names.iter().map(|name| self.0.rows.get(&self.0.key(principal, *name)));
+        let entries: Vec<Option<Entry<V>>> = entries.collect();
+        let is_open = |entry: &Option<Entry<V>>| entry.as_ref().is_none_or(|entry| !self.0.is_final(entry, state));
+        let open = names.iter().zip(&entries).filter(|(_, entry)| is_open(entry));
+        let open: Vec<RecordKey> = open.map(|(name, _)| self.0.key(principal, *name)).collect();
+        let memory = |entries: Vec<Option<Entry<V>>>| entries.into_iter().map(|entry| entry?.row).collect();
+        if open.is_empty() || state == RecordState::Absent {
+            return Ok(memory(entries));
+        }
+        let Some(records) = self.0.read(principal, open.clone(), deadline).await? else {
+            return Ok(memory(entries));
+        };
+        for (key, record) in open.into_iter().zip(records) {
+            self.0.adopt(key, record, state);
+        }
+        // Read again, because an exchange may have changed a row during the read.
+        let rows = names.iter().map(|name| self.get(principal, *name));
+        Ok(rows.collect())
+    }
+
+    /// Reads which principals have rows, and follows the changes of other processes, for as long as the ledger is in use.
+    pub async fn follow_owners(self) {
+        let (Owners::Known(owners) | Owners::KnownIfExclusive(owners)) = self.0.policy.owners.clone() else {
+            return;
+        };
+        let ledger = Arc::downgrade(&self.0.parts.ledger);
+        // The handle is dropped first: this task must not keep the table alive.
+        drop(self);
+        owners.follow(ledger).await;
+    }
+}
+
+impl<V: TableRow> TableState<V> {
+    const fn key(&self, principal: Principal, name: RecordName) -> RecordKey {
+        RecordKey::new(self.policy.kind, principal, name)
+    }
+
+    /// Returns what is known of a principal's rows without a read.
+    fn state_of(&self, principal: Principal) -> RecordState {
+        let kind = self.policy.kind;
+        match &self.policy.owners {
+            Owners::Known(owners) => owners.state_of(kind, principal),
+            Owners::KnownIfExclusive(owners) if self.parts.ledger.is_exclusive() => owners.state_of(kind, principal),
+            Owners::Unknown | Owners::KnownIfExclusive(_) => RecordState::Unknown,
+        }
+    }
+
+    fn note_owner(&self, principal: Principal) {
+        if let Owners::Known(owners) | Owners::KnownIfExclusive(owners) = &self.policy.owners {
+            owners.note(self.policy.kind, principal);
+        }
+    }
+
+    /// Returns `true` if a row of this principal may be stored now, and counts it.
+    fn may_write(&self, principal: Principal) -> bool {
+        let is_allowed = match &self.callers {
+            Some(callers) => callers.is_verified_in_memory(principal),
+            None => principal != Principal::NONE,
+        };
+        is_allowed
+            && (!self.policy.needs_lasting_ledger || self.parts.ledger.survives_restart())
+            && self
+                .policy
+                .daily
+                .as_ref()
+                .is_none_or(|daily| daily.count_one(principal))
+    }
+
+    /// Returns `true` if a read could tell nothing that memory does not know.
+    fn is_final(&self, entry: &Entry<V>, state: RecordState) -> bool {
+        let is_exclusive = self.parts.ledger.is_exclusive();
+        if entry.row.as_ref().is_some_and(|row| row.is_settled(is_exclusive)) {
+            return true;
+        }
+        match entry.seen {
+            Seen::Never => false,
+            Seen::At(stamp) => state == RecordState::Present(stamp),
+            Seen::Once => is_exclusive,
+        }
+    }
+
+    /// Reads records from the ledger. `None` if the principal can have none there.
+    async fn read(
+        &self,
+        principal: Principal,
+        keys: Vec<RecordKey>,
+        deadline: Instant,
+    ) -> Result<Option<Vec<Option<Record>>>, Unread> {
+        let ledger = &*self.parts.ledger;
+        if principal == Principal::NONE || self.policy.needs_lasting_ledger && !ledger.survives_restart() {
+            return Ok(None);
+        }
+        if self.policy.pause.is_some() && self.failed.contains_key(&principal) {
+            return Err(Unread);
+        }
+        let read = async {
+            // Only verified callers have records.
+            if let Some(callers) = &self.callers
+                && !callers.verify(principal, deadline).await?
+            {
+                return Ok(None);
+            }
+            read_by(ledger, keys, deadline).await.map(Some)
+        };
+        let read = read.await;
+        if read.is_err() {
+            self.parts.counter.count_missed_read();
+            if self.policy.pause.is_some() {
+                self.failed.insert(&principal, ());
+            }
+        }
+        read
+    }
+
+    /// Takes over what a read has found. `state` is that of the principal's records before the read.
+    fn adopt(&self, key: RecordKey, record: Option<Record>, state: RecordState) {
+        let seen = match state {
+            RecordState::Present(stamp) if self.policy.is_announced => Seen::At(stamp),
+            _ => Seen::Once,
+        };
+        // What is not found may be written by another process at any time, unless that is announced.
+        let is_certain = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
+        let keeps_miss = self.policy.keeps_misses && is_certain;
+        self.rows.change(&key, |known| {
+            let read = record.as_ref().and_then(|record| V::decode(record));
+            if known.is_none() && read.is_none() && !keeps_miss {
+                return EntryChange::Keep;
+            }
+            let known = known.unwrap_or_default();
+            let version = record.map_or(known.version, |record| record.version);
+            let row = match (known.row, read) {
+                (Some(own), Some(read)) => Some(own.merged(read)),
+                (own, read) => own.or(read),
+            };
+            EntryChange::Put(Entry { row, version, seen })
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! One row of a table, and the ways to write it.
+
+use bytes::Bytes;
+
+use crate::ledger::{CommitStep, Moment, Record, RecordKey, RecordsStamp};
+
+/// The version of a record that was inserted and not replaced since.
+const FIRST_VERSION: u64 = 1;
+
+/// A row of a table.
+pub trait TableRow: Clone + Send + Sync + 'static {
+    /// Returns the value of the record. `None` if the row is never stored.
+    fn encode(&self) -> Option<Bytes>;
+
+    /// Reads a record. `None` if this version does not know the encoding: it counts as missing.
+    fn decode(record: &Record) -> Option<Self>;
+
+    /// Returns `true` if no other process changes such a row any more. `is_exclusive` is `true` if no other process uses
+    /// the ledger.
+    fn is_settled(&self, _is_exclusive: bool) -> bool {
+        true
+    }
+
+    /// Returns the row that stays of the one in memory and one that was read. By default what this process knows is newer.
+    #[must_use]
+    fn merged(self, _read: Self) -> Self {
+        self
+    }
+
+    /// Returns the bytes that the row counts in a table whose room is in bytes.
+    fn byte_len(&self) -> usize {
+        0
+    }
+}
+
+/// The change of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowChange<V> {
+    /// The row stays as it is.
+    Keep,
+    /// Memory has this row. Nothing is written.
+    Remember(V),
+    /// Memory has this row, and it is written in this way if the principal may write.
+    Store(V, RowWrite),
+}
+
+/// The way in which a row is written. None replaces what another process has written meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowWrite {
+    /// The first record of the name stays.
+    Insert,
+    /// Over the version that memory knows, if any.
+    Over,
+    /// Over the first version of the record.
+    OverFirst,
+}
+
+impl RowWrite {
+    /// Returns the steps that write a record. `version` is the one that memory knows, 0 if there is none.
+    pub(super) fn steps(self, key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> Vec<CommitStep> {
+        let replaced = match self {
+            Self::Insert => None,
+            Self::Over => (version > 0).then_some(version),
+            Self::OverFirst => Some(FIRST_VERSION),
+        };
+        // The record may be missing all the same: its write was lost, or it has expired.
+        let insert = CommitStep::insert_record(key, value.clone(), expires_at);
+        let replace = replaced.map(|version| CommitStep::Replace {
+            key,
+            version,
+            value,
+            expires_at,
+        });
+        replace.into_iter().chain([insert]).collect()
+    }
+}
+
+/// What memory knows of one name.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<V> {
+    /// The row. `None` if there is none.
+    pub(super) row: Option<V>,
+    /// The version of the record, 0 if there is none.
+    pub(super) version: u64,
+    /// The last read of the record.
+    pub(super) seen: Seen,
+}
+
+/// The last read of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was never read.
+    Never,
+    /// It was read once.
+    Once,
+    /// It was read in this state of the principal's records.
+    At(RecordsStamp),
+}
+
+impl<V> Default for Entry<V> {
+    fn default() -> Self {
+        Self {
+            row: None,
+            version: 0,
+            seen: Seen::Never,
+        }
+    }
+}
+
+impl<V: TableRow> Entry<V> {
+    pub(super) fn byte_len(&self) -> usize {
+        self.row.as_ref().map_or(0, TableRow::byte_len)
+    }
+}
