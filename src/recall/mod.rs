@@ -131,13 +131,13 @@ impl RecallStore {
         let ledger = Arc::clone(parts.ledger());
         Self(Arc::new(RecallStoreState {
             write_behind: parts.later().clone(),
+            response_chains: ChainMemory::new(parts.clone(), callers.clone(), settings.record_ttl),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
-            response_chains: ChainMemory::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
             fact_writes: DailyWrites::new(),
             fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),

@@ -120,6 +120,7 @@ impl ObjectOwners {
             is_announced: false,
             keeps_misses: true,
             needs_lasting_ledger: false,
+            restores_lost: false,
             daily: Some(DailyWrites::new()),
             pause: None,
         };
@@ -154,13 +155,14 @@ impl ObjectOwners {
             return;
         }
         let now = clock::unix_time();
-        self.owners.change(caller.principal(), [name], |_, known| {
+        let note = |known: Option<&OwnerRow>| {
             if known.is_some_and(|row| row.is_current(profile, now)) {
                 return RowChange::Keep;
             }
             // Not over the record of another process that this one has not read: its owner was first.
             RowChange::Store(OwnerRow::new(profile, now), RowWrite::Over)
-        });
+        };
+        self.owners.change(caller.principal(), [(name, note)]);
     }
 
     /// Returns the owners of these objects, in their order. `None` for an object whose owner is not known in time.

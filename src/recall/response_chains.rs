@@ -15,14 +15,16 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{FIRST_VERSION, RecallStore, learned_fact::LearnedFact};
+use super::{RecallStore, learned_fact::LearnedFact};
 use crate::{
     auth::Caller,
     clock,
     digest::keyed_digest_of,
-    digest_cache::{DigestCache, EntryChange, Lifetime},
-    ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, read_by},
-    table::DailyWrites,
+    digest_cache::{DigestCache, Lifetime},
+    ledger::{Record, RecordKind, RecordName, Unread},
+    table::{
+        DailyWrites, Owners, Room, RowChange, RowWrite, Table, TableParts, TablePolicy, TableRow, VerifiedCallers,
+    },
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
 
@@ -57,22 +59,22 @@ enum KnownChain {
     Lost,
 }
 
-impl KnownChain {
-    fn encode(self) -> Bytes {
+impl TableRow for KnownChain {
+    fn encode(&self) -> Option<Bytes> {
         let mut bytes = BytesMut::with_capacity(CHAIN_BYTES.saturating_add(2));
         match self {
             Self::One(chain) => {
                 bytes.put_slice(&[VERSION, CHAIN]);
                 bytes.put_slice(&chain.to_bytes());
             }
-            Self::Ambiguous | Self::Lost => bytes.put_slice(&[VERSION, AMBIGUOUS]),
+            Self::Ambiguous => bytes.put_slice(&[VERSION, AMBIGUOUS]),
+            Self::Lost => return None,
         }
-        bytes.freeze()
+        Some(bytes.freeze())
     }
 
-    /// Decodes a record. `None` if this version does not know the encoding.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes.split_first_chunk()? {
+    fn decode(record: &Record) -> Option<Self> {
+        match record.value.split_first_chunk()? {
             (&[VERSION, AMBIGUOUS], []) => Some(Self::Ambiguous),
             (&[VERSION, CHAIN], chain) => Some(Self::One(ItemChain::from_bytes(chain.try_into().ok()?)?)),
             _ => None,
@@ -83,11 +85,9 @@ impl KnownChain {
 /// The chains of this process.
 #[derive(Debug)]
 pub(super) struct ChainMemory {
-    chains: DigestCache<RecordName, KnownChain>,
+    chains: Table<KnownChain>,
     /// Callers that have sent the id of a response.
     continuing: DigestCache<Caller, ()>,
-    /// The records of each caller that were written since a day ago.
-    writes: DailyWrites,
     /// The queue of chains that wait for that of their parent.
     unjoined_sender: Sender<UnjoinedChain>,
     /// The end of the queue, until a worker takes it.
@@ -95,12 +95,25 @@ pub(super) struct ChainMemory {
 }
 
 impl ChainMemory {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(parts: TableParts, callers: VerifiedCallers, record_ttl: Duration) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let policy = TablePolicy {
+            kind: RecordKind::ResponseChain,
+            room: Room::Rows(CHAINS_MAX),
+            lifetime: Lifetime::SinceUse(IDLE_MAX),
+            record_ttl,
+            owners: Owners::Unknown,
+            is_announced: false,
+            // A chain that is not found may still be joined, and is then noted as lost.
+            keeps_misses: false,
+            needs_lasting_ledger: true,
+            restores_lost: false,
+            daily: Some(DailyWrites::new()),
+            pause: None,
+        };
         Self {
-            chains: DigestCache::new(CHAINS_MAX, Lifetime::SinceUse(IDLE_MAX)),
+            chains: Table::new(parts, callers, policy),
             continuing: DigestCache::new(CALLERS_MAX, Lifetime::SinceUse(IDLE_MAX)),
-            writes: DailyWrites::new(),
             unjoined_sender: sender,
             unjoined_receiver: Mutex::new(Some(receiver)),
         }
@@ -133,37 +146,20 @@ impl ChainStore<'_> {
         if !caller.is_authenticated() {
             return;
         }
-        let name = chain_name(caller, id);
-        let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
-        let (mut step, expires_at) = (None, self.0.0.expires_at());
-        self.0.0.response_chains.chains.change(&name, |known| match known {
-            None | Some(KnownChain::Lost) => {
-                let known = KnownChain::One(chain);
-                step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
-                EntryChange::Put(known)
+        let chains = &self.0.0.response_chains.chains;
+        let note = |known: Option<&KnownChain>| match known {
+            None | Some(KnownChain::Lost) => RowChange::Store(KnownChain::One(chain), RowWrite::Insert),
+            Some(KnownChain::One(other)) if *other != chain => {
+                RowChange::Store(KnownChain::Ambiguous, RowWrite::OverFirst)
             }
-            Some(KnownChain::One(other)) if other != chain => {
-                step = Some(CommitStep::Replace {
-                    key,
-                    version: FIRST_VERSION,
-                    value: KnownChain::Ambiguous.encode(),
-                    expires_at,
-                });
-                EntryChange::Put(KnownChain::Ambiguous)
-            }
-            Some(_) => EntryChange::Keep,
-        });
-        if let Some(step) = step
-            && self.0.0.may_write(caller)
-            && self.0.0.response_chains.writes.count_one(caller.principal())
-        {
-            self.0.0.write_behind.queue_write(step);
-        }
+            Some(_) => RowChange::Keep,
+        };
+        chains.change(caller.principal(), [(chain_name(caller, id), note)]);
     }
 
     /// Returns the chain of a response from memory. `None` if it is not known for certain.
     pub fn find_chain(self, caller: Caller, id: &str) -> Option<ItemChain> {
-        match self.0.0.response_chains.chains.get(&chain_name(caller, id))? {
+        match self.known_chain(caller, id)? {
             KnownChain::One(chain) => Some(chain),
             KnownChain::Ambiguous | KnownChain::Lost => None,
         }
@@ -171,39 +167,29 @@ impl ChainStore<'_> {
 
     /// Notes that nothing is known of the items before a response, so that nobody looks for those of what continues from it.
     pub fn note_lost(self, caller: Caller, id: &str) {
-        let name = chain_name(caller, id);
-        self.0.0.response_chains.chains.insert_new(&name, KnownChain::Lost);
+        let chains = &self.0.0.response_chains.chains;
+        let note = |known: Option<&KnownChain>| match known {
+            Some(_) => RowChange::Keep,
+            None => RowChange::Remember(KnownChain::Lost),
+        };
+        chains.change(caller.principal(), [(chain_name(caller, id), note)]);
     }
 
     /// Returns `true` if memory has a chain for this id, or knows that there is none.
     pub fn is_known(self, caller: Caller, id: &str) -> bool {
-        self.0.0.response_chains.chains.contains_key(&chain_name(caller, id))
+        self.known_chain(caller, id).is_some()
+    }
+
+    fn known_chain(self, caller: Caller, id: &str) -> Option<KnownChain> {
+        let chains = &self.0.0.response_chains.chains;
+        chains.get(caller.principal(), chain_name(caller, id))
     }
 
     /// Reads the chain of a response into memory, unless it is there.
     pub async fn load_chain(self, caller: Caller, id: &str, deadline: Instant) -> Result<(), Unread> {
-        let name = chain_name(caller, id);
-        if self.0.0.response_chains.chains.contains_key(&name) || !self.0.0.ledger.survives_restart() {
-            return Ok(());
-        }
-        // Only verified callers have records.
-        if !self.0.0.count_unread(self.0.0.callers.verify(caller, deadline).await)? {
-            return Ok(());
-        }
-        let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
-        let records = self
-            .0
-            .0
-            .count_unread(read_by(&*self.0.0.ledger, vec![key], deadline).await)?;
-        if let Some(chain) = records
-            .into_iter()
-            .flatten()
-            .find_map(|record| KnownChain::decode(&record.value))
-        {
-            // The response may have been noted meanwhile.
-            self.0.0.response_chains.chains.insert_new(&name, chain);
-        }
-        Ok(())
+        let chains = &self.0.0.response_chains.chains;
+        let names = [chain_name(caller, id)];
+        chains.load(caller.principal(), &names, deadline).await.map(drop)
     }
 
     /// Stores the chain of a response once its parent has been read. Does not wait: a full queue loses the chain.
@@ -310,12 +296,25 @@ fn chain_name(caller: Caller, id: &str) -> RecordName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{auth::Principal, ledger::RecordKey};
+
+    fn record(value: Bytes) -> Record {
+        Record {
+            key: RecordKey::new(RecordKind::ResponseChain, Principal::NONE, [0; 32]),
+            index: None,
+            value,
+            version: 1,
+            made_at: Duration::ZERO,
+            expires_at: Duration::ZERO,
+        }
+    }
 
     #[test]
     fn a_chain_is_read_as_it_was_written() {
         for known in [KnownChain::Ambiguous, KnownChain::One(ItemChain::default())] {
-            assert_eq!(KnownChain::decode(&known.encode()), Some(known));
+            assert_eq!(KnownChain::decode(&record(known.encode().unwrap())), Some(known));
         }
+        assert_eq!(KnownChain::Lost.encode(), None);
         for bytes in [
             &b""[..],
             &[VERSION],
@@ -324,7 +323,7 @@ mod tests {
             &[VERSION, CHAIN, 0],
             &[VERSION, AMBIGUOUS, 0],
         ] {
-            assert_eq!(KnownChain::decode(bytes), None);
+            assert_eq!(KnownChain::decode(&record(Bytes::copy_from_slice(bytes))), None);
         }
     }
 }

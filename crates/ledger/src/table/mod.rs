@@ -26,8 +26,8 @@ use crate::{
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        Ledger, LedgerCounter, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread,
-        WriteBehind, read_by,
+        CommitStep, Ledger, LedgerCounter, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
+        Unread, WriteBehind, read_by,
     },
     principal::Principal,
 };
@@ -103,6 +103,8 @@ pub struct TablePolicy {
     pub keeps_misses: bool,
     /// `true` if rows are stored only in a ledger that outlives the process.
     pub needs_lasting_ledger: bool,
+    /// `true` if a row of memory is written again once a read finds that its record is gone.
+    pub restores_lost: bool,
     /// The limit of records that one principal may write in a day. `None` if something else bounds them.
     pub daily: Option<DailyWrites>,
     /// The time after a failed read of a principal's rows in which none is tried again.
@@ -191,32 +193,27 @@ impl<V: TableRow> Table<V> {
 
     /// Changes rows in memory at once, and queues their writes as one job. Does not wait.
     ///
-    /// `change` gets a row's name and the row in memory, and decides on the change. Changes of one row exclude each other.
-    /// Returns the number of rows that memory has not had before.
-    pub fn change(
-        &self,
-        principal: Principal,
-        names: impl IntoIterator<Item = RecordName>,
-        mut change: impl FnMut(&RecordName, Option<&V>) -> RowChange<V>,
-    ) -> usize {
+    /// A change gets the row in memory, and decides what becomes of it. Changes of one row exclude each other.
+    pub fn change<C>(&self, principal: Principal, changes: impl IntoIterator<Item = (RecordName, C)>)
+    where
+        C: FnOnce(Option<&V>) -> RowChange<V>,
+    {
         let mut steps = Vec::new();
-        let (mut changed, mut is_stored) = (0_usize, false);
-        for name in names {
+        let mut is_stored = false;
+        for (name, change) in changes {
             let key = self.0.key(principal, name);
             self.0.rows.change(&key, |known| {
                 let known = known.unwrap_or_default();
-                let (row, how) = match change(&name, known.row.as_ref()) {
+                let (row, how) = match change(known.row.as_ref()) {
                     RowChange::Keep => return EntryChange::Keep,
                     RowChange::Remember(row) => (row, None),
                     RowChange::Store(row, how) => (row, Some(how)),
                 };
-                changed = changed.saturating_add(1);
                 is_stored |= how.is_some();
                 let how = how.filter(|_| self.0.may_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
-                if let Some((how, value)) = how.zip(row.encode()) {
-                    let expires_at = clock::unix_time() + self.0.policy.record_ttl;
-                    steps.extend(how.steps(key, known.version, value, expires_at));
+                if let Some(how) = how {
+                    steps.extend(self.0.steps(key, &row, how, known.version));
                 }
                 // What the ledger has is as well known as before.
                 EntryChange::Put(Entry {
@@ -231,7 +228,13 @@ impl<V: TableRow> Table<V> {
             self.0.note_owner(principal);
         }
         self.0.parts.later.queue_writes(steps);
-        changed
+    }
+
+    /// Returns `true` if memory knows a row, or that there is none, as well as the ledger does. Does not wait.
+    pub fn is_certain(&self, principal: Principal, name: RecordName) -> bool {
+        let state = self.0.state_of(principal);
+        let entry = self.0.rows.get(&self.0.key(principal, name));
+        state == RecordState::Absent || entry.is_some_and(|entry| self.0.is_final(&entry, state))
     }
 
     /// Returns rows in the order of their names: from memory, and those that it does not know for certain from the ledger.
@@ -315,6 +318,13 @@ impl<V: TableRow> TableState<V> {
                 .is_none_or(|daily| daily.count_one(principal))
     }
 
+    /// Returns the steps that write a row. `version` is the one that memory knows, 0 if there is none.
+    fn steps(&self, key: RecordKey, row: &V, how: RowWrite, version: u64) -> Vec<CommitStep> {
+        let expires_at = clock::unix_time() + self.policy.record_ttl;
+        let value = row.encode();
+        value.map_or_else(Vec::new, |value| how.steps(key, version, value, expires_at))
+    }
+
     /// Returns `true` if a read could tell nothing that memory does not know.
     fn is_final(&self, entry: &Entry<V>, state: RecordState) -> bool {
         let is_exclusive = self.parts.ledger.is_exclusive();
@@ -370,6 +380,7 @@ impl<V: TableRow> TableState<V> {
         // What is not found may be written by another process at any time, unless that is announced.
         let is_certain = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
         let keeps_miss = self.policy.keeps_misses && is_certain;
+        let mut steps = Vec::new();
         self.rows.change(&key, |known| {
             let read = record.as_ref().and_then(|record| V::decode(record));
             if known.is_none() && read.is_none() && !keeps_miss {
@@ -379,9 +390,16 @@ impl<V: TableRow> TableState<V> {
             let version = record.map_or(known.version, |record| record.version);
             let row = match (known.row, read) {
                 (Some(own), Some(read)) => Some(own.merged(read)),
-                (own, read) => own.or(read),
+                (Some(own), None) => {
+                    if self.policy.restores_lost && self.may_write(Principal::from_bytes(key.principal)) {
+                        steps = self.steps(key, &own, RowWrite::Insert, 0);
+                    }
+                    Some(own)
+                }
+                (None, read) => read,
             };
             EntryChange::Put(Entry { row, version, seen })
         });
+        self.parts.later.queue_writes(steps);
     }
 }

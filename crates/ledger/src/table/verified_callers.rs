@@ -69,6 +69,7 @@ impl VerifiedCallers {
             // Anybody can invent credentials, which would push the verified ones out of memory.
             keeps_misses: false,
             needs_lasting_ledger: false,
+            restores_lost: false,
             daily: None,
             pause: None,
         };
@@ -84,13 +85,17 @@ impl VerifiedCallers {
         if principal == Principal::NONE || self.is_verified_in_memory(principal) {
             return;
         }
-        self.0.change(principal, [NAME], |_, known| {
-            let is_stored = false;
-            match known {
-                Some(_) => RowChange::Keep,
-                None => RowChange::Store(Verified { principal, is_stored }, RowWrite::Insert),
-            }
-        });
+        let verify = |known: Option<&Verified>| match known {
+            Some(_) => RowChange::Keep,
+            None => RowChange::Store(
+                Verified {
+                    principal,
+                    is_stored: false,
+                },
+                RowWrite::Insert,
+            ),
+        };
+        self.0.change(principal, [(NAME, verify)]);
     }
 
     /// Returns `true` if the ledger is known to have this caller, so that a later process finds its records.
@@ -105,10 +110,13 @@ impl VerifiedCallers {
         let insert = CommitStep::insert_record(caller_key(principal), Bytes::new(), clock::unix_time() + RECORD_TTL);
         // A conflict is fine: the write in the background may have been first.
         self.0.0.parts.ledger.commit(vec![insert], clock::unix_time()).await?;
-        let is_stored = true;
-        self.0.change(principal, [NAME], |_, _| {
-            RowChange::Remember(Verified { principal, is_stored })
-        });
+        let stored = |_: Option<&Verified>| {
+            RowChange::Remember(Verified {
+                principal,
+                is_stored: true,
+            })
+        };
+        self.0.change(principal, [(NAME, stored)]);
         Ok(())
     }
 
