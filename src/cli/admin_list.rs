@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     api_client::{AdminFlags, ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
     output::{OutputFlag, write_document, write_note},
-    table::{NO_VALUE, Table},
+    table::{NO_VALUE, TextTable},
 };
 use crate::printable::printable_text;
 
@@ -101,7 +101,7 @@ impl AdminList<'_> {
         } else {
             let heads: Vec<&str> = self.columns.iter().map(|(head, _)| *head).collect();
             let cells = |row: &Value| self.columns.iter().map(|(_, members)| cell(row, members)).collect();
-            Table::new(&heads).write_page(&mut out, rows.iter().map(cells).collect())?;
+            TextTable::new(&heads).write_page(&mut out, rows.iter().map(cells).collect())?;
         }
         if let Some(next) = page["next"].as_str() {
             write_note(&format!(

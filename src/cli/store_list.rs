@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     output::{OutputFormat, write_document},
-    table::{NO_VALUE, Table},
+    table::{NO_VALUE, TextTable},
     time_format::format_time,
 };
 use crate::{
@@ -67,7 +67,7 @@ pub(super) fn list_records(
                 &HEADS[..SHORT_HEADS]
             };
             let cells = rows.iter().map(|listed| row_cells(listed, flags.verbose, now));
-            Table::new(heads).write_page(out, cells.collect())?;
+            TextTable::new(heads).write_page(out, cells.collect())?;
             for total in &totals {
                 let (kind, records) = (label_or_unknown(total.kind), format_count(total.records, "record"));
                 writeln!(out, "total: {kind}: {records}, {} bytes", total.bytes)?;

@@ -7,13 +7,13 @@ pub(super) const NO_VALUE: &str = "-";
 
 /// A table that is written page by page.
 #[derive(Debug)]
-pub(super) struct Table<'h> {
+pub(super) struct TextTable<'h> {
     heads: &'h [&'h str],
     /// Widths of the columns. `None` before the first row.
     widths: Option<Vec<usize>>,
 }
 
-impl<'h> Table<'h> {
+impl<'h> TextTable<'h> {
     /// Creates a table with these heads.
     pub(super) const fn new(heads: &'h [&'h str]) -> Self {
         Self { heads, widths: None }

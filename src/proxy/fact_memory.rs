@@ -21,7 +21,7 @@ use crate::{
     auth::{Caller, principal::is_short_lived},
     digest_cache::{DigestCache, DigestKey, EntryChange, Lifetime},
     ledger::{RecordState, RecordsStamp},
-    recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
+    recall::{FactKey, KeyedFact, LearnedFact, RecallStore, ShapeVerdict},
     repair::{CallKey, DisputedShape, LearnedRules, Placeholder},
 };
 
@@ -43,8 +43,6 @@ pub(super) struct FactMemory {
     rules: DigestCache<FactKey, LearnedRules>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
-    /// Conversations in a disputed shape that a provider has accepted. Their prefix must not change any more.
-    shape_verdicts: DigestCache<FactKey, ShapeVerdict>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: DigestCache<FactKey, Placeholder>,
     /// Callers with such a call to which the client has added a result in place since.
@@ -61,18 +59,10 @@ pub(super) struct FactMemory {
     has_remote: AtomicBool,
     /// Kinds of values that a provider wants back, by caller, server and model.
     wanted_continuity: DigestCache<FactKey, ()>,
-    /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
-    refused_thinking: DigestCache<FactKey, ()>,
-    /// Last blocks of thinking of accepted bodies. The thinking up to such a block is accepted, or was removed.
-    accepted_thinking: DigestCache<FactKey, ()>,
-    /// `true` once a block was refused.
-    has_refused: AtomicBool,
     /// Responses that a provider has lost. It accepted a request without the id.
     dead_responses: DigestCache<FactKey, ()>,
     /// `true` once a response was lost.
     has_dead: AtomicBool,
-    /// Blocks of thinking that were looked for in the ledger, each with the state of the caller's records then.
-    looked_up_thinking: DigestCache<FactKey, RecordsStamp>,
     /// Facts that this process has learned a moment ago. The ledger may lack them still.
     just_learned: DigestCache<FactKey, LearnedFact>,
     /// Last read of each caller's facts in the ledger.
@@ -87,7 +77,6 @@ impl FactMemory {
         Self {
             rules: new_cache(),
             has_rules: AtomicBool::new(false),
-            shape_verdicts: new_cache(),
             bound_placeholders: new_cache(),
             overrides: new_cache(),
             droppable_thinking: new_cache(),
@@ -96,12 +85,8 @@ impl FactMemory {
             answered_calls: new_cache(),
             has_remote: AtomicBool::new(false),
             wanted_continuity: new_cache(),
-            refused_thinking: new_cache(),
-            accepted_thinking: new_cache(),
-            has_refused: AtomicBool::new(false),
             dead_responses: new_cache(),
             has_dead: AtomicBool::new(false),
-            looked_up_thinking: new_cache(),
             just_learned: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(WRITE_TIME_MAX)),
             last_reads: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(READ_AGE_MAX)),
             has_warned: AtomicBool::new(false),
@@ -204,6 +189,7 @@ impl FactMemory {
     /// the conversation with this first call.
     pub(super) fn learned_rules<'c>(
         &self,
+        recall: &RecallStore,
         scope: FactScope,
         model: Option<&str>,
         first_call: impl FnOnce() -> Option<&'c [u8]>,
@@ -224,7 +210,7 @@ impl FactMemory {
         };
         for shape in forbidden {
             let key = scope.shape_key(model, first_call, shape);
-            let verdict = self.shape_verdicts.get(&key);
+            let verdict = recall.shape_verdict(scope.caller, key);
             if verdict == Some(ShapeVerdict::Accepted) {
                 // An edit would change a prefix that the provider has accepted, and may have cached.
                 rules.learned = rules.learned.without(shape);
@@ -232,17 +218,6 @@ impl FactMemory {
             rules.forbidden_shapes.push(ForbiddenShape { key, verdict });
         }
         rules
-    }
-
-    /// Stores the shape in which the provider has accepted a conversation, by its
-    /// [`FactScope::shape_key`]. Returns `true` if that is new.
-    pub(super) fn note_shape(&self, key: FactKey, verdict: ShapeVerdict) -> bool {
-        // Mostly it is known, and a lookup costs a fifth of an insert.
-        let is_new = self.shape_verdicts.get(&key) != Some(verdict);
-        if is_new {
-            self.shape_verdicts.insert(&key, verdict);
-        }
-        is_new
     }
 
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
@@ -269,33 +244,6 @@ impl FactMemory {
         self.wanted_continuity.get(&key).is_some()
     }
 
-    /// Returns `true` if any refused block of thinking is known. In most processes none ever is.
-    pub(super) fn knows_refused_thinking(&self) -> bool {
-        self.has_refused.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` if this block was refused as foreign, so that every body goes without it.
-    pub(super) fn is_refused_thinking(&self, block: FactKey) -> bool {
-        self.knows_refused_thinking() && self.refused_thinking.get(&block).is_some()
-    }
-
-    /// Stores that the provider accepted a body without this block, which it had refused. `true` if that is new.
-    pub(super) fn learn_refused_thinking(&self, block: FactKey) -> bool {
-        self.has_refused.store(true, Ordering::Relaxed);
-        self.refused_thinking.insert_new(&block, ())
-    }
-
-    /// Returns `true` if an accepted body had this block as its last thinking.
-    pub(super) fn is_accepted_thinking(&self, block: FactKey) -> bool {
-        self.accepted_thinking.get(&block).is_some()
-    }
-
-    /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
-    pub(super) fn learn_accepted_thinking(&self, block: FactKey) -> bool {
-        // Most blocks are known, and a lookup costs a fifth of an insert.
-        !self.is_accepted_thinking(block) && self.accepted_thinking.insert_new(&block, ())
-    }
-
     /// Returns `true` if any lost response is known. In most processes none ever is.
     pub(super) fn knows_dead_responses(&self) -> bool {
         self.has_dead.load(Ordering::Relaxed)
@@ -304,17 +252,6 @@ impl FactMemory {
     /// Returns `true` if the provider has lost this response, so that bodies with all of its items go without the id.
     pub(super) fn is_dead_response(&self, response: FactKey) -> bool {
         self.knows_dead_responses() && self.dead_responses.get(&response).is_some()
-    }
-
-    /// Returns `true` if the ledger was asked for this block in this state of the caller's records, or cannot know more than
-    /// memory.
-    pub(super) fn is_looked_up(&self, block: FactKey, stamp: RecordsStamp) -> bool {
-        self.looked_up_thinking.get(&block) == Some(stamp) || self.refused_thinking.get(&block).is_some()
-    }
-
-    /// Stores that the ledger was asked for this block in this state of the caller's records.
-    pub(super) fn note_looked_up(&self, block: FactKey, stamp: RecordsStamp) {
-        self.looked_up_thinking.insert(&block, stamp);
     }
 
     /// Returns `true` if any remote call is known.

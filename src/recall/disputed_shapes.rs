@@ -8,11 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{FIRST_VERSION, RecallStore, learned_fact::FactKey};
+use super::{MEMORY_ROWS_MAX, RecallStore, UNUSED_ROW_MAX, learned_fact::FactKey};
 use crate::{
     auth::Caller,
-    clock,
-    ledger::{CommitStep, Record, RecordKey, RecordKind, Unread, read_by},
+    digest_cache::Lifetime,
+    ledger::{Record, RecordKind, Unread},
+    table::{
+        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+    },
 };
 
 /// The first byte of every record.
@@ -31,66 +34,82 @@ pub enum ShapeVerdict {
     Changed,
 }
 
-impl ShapeVerdict {
-    fn encode(self) -> Bytes {
-        Bytes::from_static(match self {
+impl StoredRow for ShapeVerdict {
+    fn encode(&self) -> Option<Bytes> {
+        Some(Bytes::from_static(match self {
             Self::Accepted => &[VERSION, ACCEPTED],
             Self::Changed => &[VERSION, CHANGED],
-        })
+        }))
     }
 
-    /// Decodes a record. `None` if this version does not know the encoding.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes {
+    fn decode(record: &Record) -> Option<Self> {
+        match &*record.value {
             [VERSION, ACCEPTED] => Some(Self::Accepted),
             [VERSION, CHANGED] => Some(Self::Changed),
             _ => None,
         }
     }
+
+    fn is_settled(&self, is_exclusive: bool) -> bool {
+        // While the rule holds, a conversation that keeps to it never returns to its old shape. Another process may have
+        // changed one that does not.
+        *self == Self::Changed || is_exclusive
+    }
+
+    fn merged(self, read: Self) -> Self {
+        if read == Self::Changed { read } else { self }
+    }
+}
+
+/// Creates the table of shapes.
+pub(super) fn shape_table(parts: TableParts, callers: VerifiedCallers, daily: DailyWrites) -> Table<ShapeVerdict> {
+    let policy = TablePolicy {
+        kind: RecordKind::DisputedShape,
+        room: Room::Rows(MEMORY_ROWS_MAX),
+        lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
+        record_ttl: RECORD_TTL,
+        owners: Owners::Unknown,
+        is_announced: false,
+        keeps_misses: true,
+        needs_lasting_ledger: true,
+        // A verdict that is forgotten would change the conversation.
+        restores_lost: true,
+        daily: Some(daily),
+        pause: None,
+    };
+    Table::new(parts, callers, policy)
 }
 
 impl RecallStore {
-    /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
-    /// wait. The client's own shape never replaces the changed one.
-    pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
-        if !self.0.may_write(caller) || !self.0.fact_writes.count_one(caller.principal()) {
-            return;
-        }
-        let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);
-        let insert = CommitStep::insert_record(key, verdict.encode(), expires_at);
-        let replace = (verdict == ShapeVerdict::Changed).then(|| CommitStep::Replace {
-            key,
-            version: FIRST_VERSION,
-            value: verdict.encode(),
-            expires_at,
-        });
-        self.0
-            .write_behind
-            .queue_writes(replace.into_iter().chain([insert]).collect());
+    /// Returns the shape in which a provider has accepted a conversation, as far as memory knows it.
+    pub fn shape_verdict(&self, caller: Caller, shape: FactKey) -> Option<ShapeVerdict> {
+        self.0.shapes.get(caller.principal(), shape)
     }
 
-    /// Returns the shapes in which providers have accepted these conversations, in their order. For a caller that is not
-    /// verified there are none.
-    pub async fn read_shape_verdicts(
+    /// Returns `true` if the ledger cannot know more of a conversation's shape than memory does. Does not wait.
+    pub fn is_shape_certain(&self, caller: Caller, shape: FactKey) -> bool {
+        !self.0.ledger.survives_restart() || self.0.shapes.is_certain(caller.principal(), shape)
+    }
+
+    /// Notes the shape in which a provider has accepted a conversation, and stores it if a record of the caller may be
+    /// written. Does not wait. In the ledger the client's own shape never replaces the changed one.
+    pub fn note_shape(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
+        let note = |known: Option<&ShapeVerdict>| match verdict {
+            _ if known == Some(&verdict) => RowChange::Keep,
+            ShapeVerdict::Accepted => RowChange::Store(verdict, RowWrite::Insert),
+            ShapeVerdict::Changed => RowChange::Store(verdict, RowWrite::OverFirst),
+        };
+        self.0.shapes.change(caller.principal(), [(shape, note)]);
+    }
+
+    /// Returns the shapes in which providers have accepted these conversations, in their order. Those that memory does not
+    /// know for certain are read from the ledger.
+    pub async fn load_shapes(
         &self,
         caller: Caller,
         shapes: &[FactKey],
         deadline: Instant,
     ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
-        let read = async {
-            // Only verified callers have records.
-            if !self.0.ledger.survives_restart() || !self.0.callers.verify(caller, deadline).await? {
-                return Ok(vec![None; shapes.len()]);
-            }
-            let keys = shapes.iter().map(|shape| shape_key(caller, *shape)).collect();
-            let records = read_by(&*self.0.ledger, keys, deadline).await?;
-            let decode = |record: Option<Record>| ShapeVerdict::decode(&record?.value);
-            Ok(records.into_iter().map(decode).collect())
-        };
-        self.0.count_unread(read.await)
+        self.0.shapes.load(caller.principal(), shapes, deadline).await
     }
-}
-
-fn shape_key(caller: Caller, shape: FactKey) -> RecordKey {
-    RecordKey::new(RecordKind::DisputedShape, caller.principal(), shape)
 }

@@ -33,7 +33,7 @@ use crate::{
         Unread, WriteBehind, read_by,
     },
     repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
-    table::{DailyWrites, TableParts, VerifiedCallers},
+    table::{DailyWrites, Table, TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
 
@@ -52,13 +52,17 @@ pub use thinking_facts::ThinkingFact;
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
+use disputed_shapes::shape_table;
 use pinned_results::PinnedResults;
 use response_chains::ChainMemory;
+use thinking_facts::ThinkingFacts;
 
 /// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
 /// The time after which an unused row leaves the memory.
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most rows of facts or shapes in memory, of 150 bytes and a little more each.
+const MEMORY_ROWS_MAX: u64 = 20_000;
 /// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
@@ -94,6 +98,8 @@ struct RecallStoreState {
     appended_texts: AppendedTexts,
     carried: CarriedValues,
     response_chains: ChainMemory,
+    thinking: ThinkingFacts,
+    shapes: Table<ShapeVerdict>,
     /// The callers with pinned results, and those with appended texts.
     owners: RecordOwners,
     /// The records of facts and shapes of each caller that were written since a day ago.
@@ -129,9 +135,15 @@ impl RecallStore {
     /// Makes a store over the ledger of `parts`.
     pub fn new(parts: TableParts, callers: VerifiedCallers, telemetry: Telemetry, settings: RecallSettings) -> Self {
         let ledger = Arc::clone(parts.ledger());
+        let fact_owners = RecordOwners::new(FACT_KINDS, ledger.changes());
+        let (fact_writes, ttl) = (DailyWrites::new(), settings.record_ttl);
+        let thinking = ThinkingFacts::new(parts.clone(), callers.clone(), fact_owners.clone(), ttl);
+        let shapes = shape_table(parts.clone(), callers.clone(), fact_writes.clone());
         Self(Arc::new(RecallStoreState {
+            thinking,
+            shapes,
             write_behind: parts.later().clone(),
-            response_chains: ChainMemory::new(parts.clone(), callers.clone(), settings.record_ttl),
+            response_chains: ChainMemory::new(parts.clone(), callers.clone(), ttl),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
@@ -139,8 +151,8 @@ impl RecallStore {
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
-            fact_writes: DailyWrites::new(),
-            fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
+            fact_writes,
+            fact_owners,
             value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
             changes: ledger.changes(),
             settings,
@@ -240,16 +252,6 @@ impl RecallStore {
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
         join_all(all.map(|owners| owners.follow(Weak::clone(&ledger)))).await;
-    }
-
-    /// Returns the state of the facts about a caller's thinking in the ledger. Does not wait.
-    pub fn thinking_state(&self, caller: Caller) -> RecordState {
-        self.0.fact_owners.state_of(RecordKind::Thinking, caller.principal())
-    }
-
-    /// Returns `true` if a caller is known to have facts about its thinking. Does not wait.
-    pub fn has_thinking_facts(&self, caller: Caller) -> bool {
-        self.0.fact_owners.has_known(RecordKind::Thinking, caller.principal())
     }
 
     /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.

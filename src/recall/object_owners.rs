@@ -15,7 +15,7 @@ use crate::{
     digest_cache::{DigestCache, Lifetime},
     ledger::{Moment, Record, RecordKind, RecordName, RecordOwners},
     table::{
-        DailyWrites, Owners, Room, RowChange, RowWrite, Table, TableParts, TablePolicy, TableRow, VerifiedCallers,
+        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
     },
 };
 
@@ -70,7 +70,7 @@ impl OwnerRow {
     }
 }
 
-impl TableRow for OwnerRow {
+impl StoredRow for OwnerRow {
     fn encode(&self) -> Option<Bytes> {
         let mut bytes = BytesMut::with_capacity(self.profile.len().saturating_add(1));
         bytes.put_u8(VERSION);

@@ -23,7 +23,7 @@ use crate::{
     digest_cache::{DigestCache, Lifetime},
     ledger::{Record, RecordKind, RecordName, Unread},
     table::{
-        DailyWrites, Owners, Room, RowChange, RowWrite, Table, TableParts, TablePolicy, TableRow, VerifiedCallers,
+        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
     },
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
@@ -59,7 +59,7 @@ enum KnownChain {
     Lost,
 }
 
-impl TableRow for KnownChain {
+impl StoredRow for KnownChain {
     fn encode(&self) -> Option<Bytes> {
         let mut bytes = BytesMut::with_capacity(CHAIN_BYTES.saturating_add(2));
         match self {

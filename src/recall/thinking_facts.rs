@@ -3,88 +3,158 @@
 //! They outlive a restart, so that a session goes on with the bytes that its provider has accepted. The records contain
 //! hashes only.
 
-use bytes::Bytes;
-use tokio::time::{Instant, timeout_at};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use super::RecallStore;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{MEMORY_ROWS_MAX, RecallStore, UNUSED_ROW_MAX, learned_fact::FactKey};
 use crate::{
     auth::Caller,
-    clock,
-    ledger::{CommitStep, RecordKey, RecordKind, RecordName, read_all},
+    digest_cache::Lifetime,
+    ledger::{Record, RecordKind, RecordOwners},
+    table::{Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
 };
 
 /// The first byte of every record.
 const VERSION: u8 = 1;
 const REFUSED: u8 = b'r';
 const ACCEPTED: u8 = b'a';
+/// The time after a failed read of a caller's facts in which none is tried again. Its requests go on without them.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A fact about a block of thinking at one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThinkingFact {
     /// The provider refused it as foreign, and accepted the body without it.
     Refused,
-    /// The provider accepted a body in which it was the last thinking.
+    /// The provider accepted a body in which it was the last thinking. The thinking up to it is accepted, or was removed.
     Accepted,
 }
 
-impl ThinkingFact {
-    fn encode(self) -> Bytes {
-        Bytes::from_static(match self {
+impl StoredRow for ThinkingFact {
+    fn encode(&self) -> Option<Bytes> {
+        Some(Bytes::from_static(match self {
             Self::Refused => &[VERSION, REFUSED],
             Self::Accepted => &[VERSION, ACCEPTED],
-        })
+        }))
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes {
+    fn decode(record: &Record) -> Option<Self> {
+        match &*record.value {
             [VERSION, REFUSED] => Some(Self::Refused),
             [VERSION, ACCEPTED] => Some(Self::Accepted),
             // A record of another version costs one more refusal.
             _ => None,
         }
     }
+
+    fn is_settled(&self, _is_exclusive: bool) -> bool {
+        // Another process may have had it refused.
+        *self == Self::Refused
+    }
+
+    fn merged(self, read: Self) -> Self {
+        if read == Self::Refused { read } else { self }
+    }
+}
+
+/// The facts of this process.
+#[derive(Debug)]
+pub(super) struct ThinkingFacts {
+    facts: Table<ThinkingFact>,
+    /// `true` once a block was refused. In most processes none ever is.
+    has_refused: AtomicBool,
+}
+
+impl ThinkingFacts {
+    pub(super) fn new(parts: TableParts, callers: VerifiedCallers, owners: RecordOwners, record_ttl: Duration) -> Self {
+        let policy = TablePolicy {
+            kind: RecordKind::Thinking,
+            room: Room::Rows(MEMORY_ROWS_MAX),
+            lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
+            record_ttl,
+            owners: Owners::Known(owners),
+            is_announced: true,
+            keeps_misses: true,
+            needs_lasting_ledger: true,
+            restores_lost: false,
+            // Each costs a refusal of the provider.
+            daily: None,
+            pause: Some(PAUSE),
+        };
+        Self {
+            facts: Table::new(parts, callers, policy),
+            has_refused: AtomicBool::new(false),
+        }
+    }
 }
 
 impl RecallStore {
-    /// Stores facts about thinking in the background, if a record of the caller may be written. An earlier fact about a
-    /// block stays.
-    pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
-        if !self.0.may_write(caller) {
-            return;
-        }
-        self.0.fact_owners.note(RecordKind::Thinking, caller.principal());
-        let expires_at = self.0.expires_at();
-        let insert = |(name, fact): (RecordName, ThinkingFact)| {
-            CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
-        };
-        self.0
-            .write_behind
-            .queue_writes(facts.into_iter().map(insert).collect());
+    /// Returns `true` if any refused block of thinking is known. In most processes none ever is.
+    pub fn knows_refused_thinking(&self) -> bool {
+        self.0.thinking.has_refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
-    pub async fn read_thinking_facts(
+    /// Returns `true` if a block of a caller's thinking was refused as foreign, so that every body goes without it.
+    pub fn is_refused_thinking(&self, caller: Caller, block: FactKey) -> bool {
+        let fact = || self.0.thinking.facts.get(caller.principal(), block);
+        self.knows_refused_thinking() && fact() == Some(ThinkingFact::Refused)
+    }
+
+    /// Returns `true` if an accepted body had this block as its last thinking.
+    pub fn is_accepted_thinking(&self, caller: Caller, block: FactKey) -> bool {
+        self.0.thinking.facts.get(caller.principal(), block) == Some(ThinkingFact::Accepted)
+    }
+
+    /// Returns `true` if the caller may have facts in the ledger. Does not wait.
+    pub fn may_have_thinking_facts(&self, caller: Caller) -> bool {
+        self.0.thinking.facts.may_have(caller.principal())
+    }
+
+    /// Returns `true` if the caller is known to have had facts. Does not wait.
+    pub fn has_thinking_facts(&self, caller: Caller) -> bool {
+        self.0.thinking.facts.has_known(caller.principal())
+    }
+
+    /// Notes facts about blocks of thinking, and with `is_stored` writes them. Does not wait. A refused block stays refused,
+    /// and in the ledger the first fact about a block stays.
+    pub fn note_thinking_facts(
         &self,
         caller: Caller,
-        names: &[RecordName],
-        deadline: Instant,
-    ) -> Option<Vec<Option<ThinkingFact>>> {
-        let keys = names.iter().map(|name| fact_key(caller, *name)).collect();
-        let read = read_all(&*self.0.ledger, keys, clock::unix_time());
-        let Ok(Ok(records)) = timeout_at(deadline, read).await else {
-            self.0.telemetry.record_ledger_timeout("read");
-            return None;
-        };
-        let decode = |record: Option<crate::ledger::Record>| ThinkingFact::decode(&record?.value);
-        let facts: Vec<Option<ThinkingFact>> = records.into_iter().map(decode).collect();
-        if facts.iter().any(Option::is_some) {
-            // The ledger may not tell who has some.
-            self.0.fact_owners.note(RecordKind::Thinking, caller.principal());
+        facts: impl IntoIterator<Item = (FactKey, ThinkingFact)>,
+        is_stored: bool,
+    ) {
+        let mut has_refused = false;
+        let facts = facts
+            .into_iter()
+            .inspect(|(_, fact)| has_refused |= *fact == ThinkingFact::Refused);
+        let changes = facts.map(|(block, fact)| {
+            let note = move |known: Option<&ThinkingFact>| match known {
+                Some(ThinkingFact::Refused) => RowChange::Keep,
+                Some(known) if *known == fact => RowChange::Keep,
+                _ if is_stored => RowChange::Store(fact, RowWrite::Insert),
+                _ => RowChange::Remember(fact),
+            };
+            (block, note)
+        });
+        self.0.thinking.facts.change(caller.principal(), changes);
+        if has_refused {
+            self.0.thinking.has_refused.store(true, Ordering::Relaxed);
         }
-        Some(facts)
     }
-}
 
-fn fact_key(caller: Caller, name: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::Thinking, caller.principal(), name)
+    /// Loads what the ledger knows of these blocks into memory, as far as memory does not know it for certain.
+    ///
+    /// What cannot be read in time costs one more refusal.
+    pub async fn load_thinking_facts(&self, caller: Caller, blocks: &[FactKey], deadline: Instant) {
+        let facts = self.0.thinking.facts.load(caller.principal(), blocks, deadline).await;
+        let facts = facts.unwrap_or_default();
+        if facts.contains(&Some(ThinkingFact::Refused)) {
+            self.0.thinking.has_refused.store(true, Ordering::Relaxed);
+        }
+    }
 }

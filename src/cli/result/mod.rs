@@ -21,7 +21,7 @@ use crate::{
     cli::{
         api_client::{ApiClient, ApiReply, ApiUrl, ClientError},
         output::{OutputFormat, ReportOutput},
-        table::Table,
+        table::TextTable,
     },
     printable::printable_text,
     wire::json::compact_json,
@@ -95,7 +95,7 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ClientError> {
         credentials::caller_headers(&args.caller)?,
     )?;
     let mut out = BufWriter::new(io::stdout());
-    let (mut table, mut after, mut has_rows) = (Table::new(&rows::COLUMNS), args.after.unwrap_or(0), false);
+    let (mut table, mut after, mut has_rows) = (TextTable::new(&rows::COLUMNS), args.after.unwrap_or(0), false);
     let mut document = None;
     let mut next_page = None;
     loop {

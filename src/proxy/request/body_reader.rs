@@ -97,7 +97,10 @@ impl BodyReader<'_> {
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
         let model = model.as_deref();
-        let rules = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
+        let rules = self
+            .path
+            .facts
+            .learned_rules(&self.path.recall, scope, model, || parsed.first_call_id());
         let (mut learned, forbidden_shapes) = (rules.learned, rules.forbidden_shapes);
         if !follows_rules {
             learned = DisputedShape::ALL.into_iter().fold(learned, LearnedRules::without);

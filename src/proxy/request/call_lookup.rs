@@ -78,11 +78,14 @@ impl CallMemory<'_> {
     /// Returns the blocks of this body's thinking that the provider refused from this caller before.
     pub(in crate::proxy) fn refused_thinking(&self, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
         // Hashing the thinking costs a pass over it, and few processes ever see a foreign block.
-        if !self.facts.knows_refused_thinking() {
+        if !self.recall.knows_refused_thinking() {
             return Vec::new();
         }
         let mut blocks = parsed.thinking_hashes();
-        blocks.retain(|block| self.facts.is_refused_thinking(self.scope.thinking_key(*block)));
+        blocks.retain(|block| {
+            self.recall
+                .is_refused_thinking(self.scope.caller, self.scope.thinking_key(*block))
+        });
         blocks
     }
 }

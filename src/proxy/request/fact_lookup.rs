@@ -11,7 +11,7 @@ use crate::{
         data_path::{DataPath, OnOutage},
         fact_memory::ForbiddenShape,
     },
-    recall::{FactKey, LearnedFact, LedgerBudget, ShapeVerdict},
+    recall::{FactKey, LearnedFact, LedgerBudget},
 };
 
 /// Loads the facts of a caller into memory, if the ledger may have new ones.
@@ -57,42 +57,22 @@ pub(super) async fn load_shapes(
     shapes: &[ForbiddenShape],
     ledger_budget: &mut LedgerBudget,
 ) -> ShapeLookup {
-    let is_shared = !path.recall.is_exclusive();
-    // While the rule holds, a conversation that keeps to it never returns to its old shape. Another process may have changed
-    // one that does not.
-    let is_open = |shape: &&ForbiddenShape| match shape.verdict {
-        None => true,
-        Some(ShapeVerdict::Accepted) => is_shared,
-        Some(ShapeVerdict::Changed) => false,
-    };
+    let is_open = |shape: &&ForbiddenShape| !path.recall.is_shape_certain(caller, shape.key);
     let open: Vec<&ForbiddenShape> = shapes.iter().filter(is_open).collect();
-    if open.is_empty() || !path.recall.survives_restart() {
+    if open.is_empty() {
         return ShapeLookup::Known;
     }
     if path.settings.on_outage != OnOutage::Degrade {
         ledger_budget.make_patient();
     }
     let keys: Vec<FactKey> = open.iter().map(|shape| shape.key).collect();
-    let read = |deadline| Box::pin(path.recall.read_shape_verdicts(caller, &keys, deadline));
+    let read = |deadline| Box::pin(path.recall.load_shapes(caller, &keys, deadline));
     let Ok(verdicts) = ledger_budget.spend(read).await else {
         return ShapeLookup::Unread;
     };
-    let mut lookup = ShapeLookup::Known;
-    for (shape, verdict) in open.into_iter().zip(verdicts) {
-        match verdict {
-            Some(verdict) => {
-                path.facts.note_shape(shape.key, verdict);
-                if shape.verdict != Some(verdict) {
-                    lookup = ShapeLookup::News;
-                }
-            }
-            // Its record has expired, or was lost.
-            None => {
-                if let Some(verdict) = shape.verdict {
-                    path.recall.store_shape_verdict(caller, shape.key, verdict);
-                }
-            }
-        }
-    }
-    lookup
+    let is_news = open
+        .iter()
+        .zip(verdicts)
+        .any(|(shape, verdict)| shape.verdict != verdict);
+    if is_news { ShapeLookup::News } else { ShapeLookup::Known }
 }

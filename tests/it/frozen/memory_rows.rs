@@ -105,18 +105,19 @@ async fn the_rows_of_what_is_remembered_are_pinned() {
     callers.mark_verified(who());
     let mut all = process.rows(RecordKind::Principal, who()).await;
 
-    recall.store_thinking_facts(
+    recall.note_thinking_facts(
         who(),
-        vec![(KEYS[0], ThinkingFact::Refused), (KEYS[1], ThinkingFact::Accepted)],
+        [(KEYS[0], ThinkingFact::Refused), (KEYS[1], ThinkingFact::Accepted)],
+        true,
     );
     // The first fact about a block stays.
-    recall.store_thinking_facts(who(), vec![(KEYS[1], ThinkingFact::Refused)]);
+    recall.note_thinking_facts(who(), [(KEYS[1], ThinkingFact::Refused)], true);
     all += &process.rows(RecordKind::Thinking, who()).await;
 
-    recall.store_shape_verdict(who(), KEYS[0], ShapeVerdict::Accepted);
-    recall.store_shape_verdict(who(), KEYS[1], ShapeVerdict::Changed);
-    recall.store_shape_verdict(who(), KEYS[2], ShapeVerdict::Accepted);
-    recall.store_shape_verdict(who(), KEYS[2], ShapeVerdict::Changed);
+    recall.note_shape(who(), KEYS[0], ShapeVerdict::Accepted);
+    recall.note_shape(who(), KEYS[1], ShapeVerdict::Changed);
+    recall.note_shape(who(), KEYS[2], ShapeVerdict::Accepted);
+    recall.note_shape(who(), KEYS[2], ShapeVerdict::Changed);
     all += &process.rows(RecordKind::DisputedShape, who()).await;
 
     let facts = [

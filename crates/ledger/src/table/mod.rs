@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 pub use daily_writes::DailyWrites;
 use row::{Entry, Seen};
-pub use row::{RowChange, RowWrite, TableRow};
+pub use row::{RowChange, RowWrite, StoredRow};
 pub use verified_callers::VerifiedCallers;
 
 use crate::{
@@ -69,7 +69,7 @@ impl TableParts {
 pub enum Room {
     /// This number of rows.
     Rows(u64),
-    /// This number of bytes, as [`TableRow::byte_len`] counts them.
+    /// This number of bytes, as [`StoredRow::byte_len`] counts them.
     Bytes(u64),
 }
 
@@ -144,7 +144,7 @@ impl<V> Clone for Table<V> {
     }
 }
 
-impl<V: TableRow> Table<V> {
+impl<V: StoredRow> Table<V> {
     /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
     pub fn new(parts: TableParts, callers: VerifiedCallers, policy: TablePolicy) -> Self {
         Self::with_gate(parts, Some(callers), policy)
@@ -262,6 +262,10 @@ impl<V: TableRow> Table<V> {
         let Some(records) = self.0.read(principal, open.clone(), deadline).await? else {
             return Ok(memory(entries));
         };
+        if records.iter().any(Option::is_some) {
+            // The ledger may not tell who has rows.
+            self.0.note_owner(principal);
+        }
         for (key, record) in open.into_iter().zip(records) {
             self.0.adopt(key, record, state);
         }
@@ -282,7 +286,7 @@ impl<V: TableRow> Table<V> {
     }
 }
 
-impl<V: TableRow> TableState<V> {
+impl<V: StoredRow> TableState<V> {
     const fn key(&self, principal: Principal, name: RecordName) -> RecordKey {
         RecordKey::new(self.policy.kind, principal, name)
     }

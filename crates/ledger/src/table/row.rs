@@ -8,7 +8,7 @@ use crate::ledger::{CommitStep, Moment, Record, RecordKey, RecordsStamp};
 const FIRST_VERSION: u64 = 1;
 
 /// A row of a table.
-pub trait TableRow: Clone + Send + Sync + 'static {
+pub trait StoredRow: Clone + Send + Sync + 'static {
     /// Returns the value of the record. `None` if the row is never stored.
     fn encode(&self) -> Option<Bytes>;
 
@@ -107,8 +107,8 @@ impl<V> Default for Entry<V> {
     }
 }
 
-impl<V: TableRow> Entry<V> {
+impl<V: StoredRow> Entry<V> {
     pub(super) fn byte_len(&self) -> usize {
-        self.row.as_ref().map_or(0, TableRow::byte_len)
+        self.row.as_ref().map_or(0, StoredRow::byte_len)
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::HashSet, time::Duration};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::{Owners, Room, RowChange, RowWrite, Table, TableParts, TablePolicy, TableRow};
+use super::{Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy};
 use crate::{
     clock,
     digest_cache::Lifetime,
@@ -39,7 +39,7 @@ struct Verified {
     is_stored: bool,
 }
 
-impl TableRow for Verified {
+impl StoredRow for Verified {
     fn encode(&self) -> Option<Bytes> {
         Some(Bytes::new())
     }

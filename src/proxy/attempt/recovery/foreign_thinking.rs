@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     policy::OnOrganisationChange,
-    proxy::{fact_memory::FactMemory, fact_scope::FactScope},
+    proxy::fact_scope::FactScope,
+    recall::RecallStore,
     repair::{OnForeignThinking, ThinkingBlock, ThinkingHash, thinking_blocks},
     wire::RefusalKind,
 };
@@ -36,7 +37,7 @@ impl Recovery for ForeignThinking {
         let history = &mut *exchange.history;
         let base = &mut history.base;
         let blocks = thinking_blocks(&base.pair(context)?);
-        let chosen = choose_blocks(&base.removed_thinking, &blocks, &context.path.facts, base.fact_scope())?;
+        let chosen = choose_blocks(&base.removed_thinking, &blocks, &context.path.recall, base.fact_scope())?;
         let before = base.removed_thinking.clone();
         base.removed_thinking.blocks.extend(chosen);
         let planned = base.plan_body(context);
@@ -53,7 +54,7 @@ impl Recovery for ForeignThinking {
 pub(super) fn choose_blocks(
     removed: &RemovedThinking,
     blocks: &[ThinkingBlock],
-    facts: &FactMemory,
+    recall: &RecallStore,
     scope: FactScope,
 ) -> Option<Vec<ThinkingHash>> {
     // The provider requires the thinking of an open tool loop. With an impossible signature in it nothing helps.
@@ -61,7 +62,7 @@ pub(super) fn choose_blocks(
         return None;
     }
     let removed: HashSet<ThinkingHash> = removed.blocks.iter().copied().collect();
-    let is_refused = |block: &ThinkingBlock| facts.is_refused_thinking(scope.thinking_key(block.hash));
+    let is_refused = |block: &ThinkingBlock| recall.is_refused_thinking(scope.caller, scope.thinking_key(block.hash));
     let is_left = |block: &&ThinkingBlock| {
         // Impossible blocks are not in the body that was refused.
         !block.is_current && !block.is_impossible && !removed.contains(&block.hash) && !is_refused(block)
@@ -71,8 +72,9 @@ pub(super) fn choose_blocks(
     };
     if removed.is_empty() {
         // An accepted body proves every block up to its last one.
-        let is_settled =
-            |block: &ThinkingBlock| is_refused(block) || facts.is_accepted_thinking(scope.thinking_key(block.hash));
+        let is_settled = |block: &ThinkingBlock| {
+            is_refused(block) || recall.is_accepted_thinking(scope.caller, scope.thinking_key(block.hash))
+        };
         let after = blocks
             .iter()
             .rposition(is_settled)

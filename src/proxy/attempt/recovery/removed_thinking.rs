@@ -22,24 +22,13 @@ impl RemovedThinking {
 
     /// Stores what a success has proved: the removed blocks are refused, and the thinking up to `last` is settled.
     pub(super) fn settle_thinking(&self, path: &DataPath, scope: FactScope, last: Option<ThinkingHash>) {
-        let facts = &path.facts;
-        let mut news = Vec::new();
-        for block in self.blocks.iter().map(|block| scope.thinking_key(*block)) {
-            if facts.learn_refused_thinking(block) {
-                news.push((block, ThinkingFact::Refused));
-            }
-        }
-        let last = last.map(|last| scope.thinking_key(last));
+        let (recall, caller) = (&path.recall, scope.caller);
+        let refused = self.blocks.iter().map(|block| (*block, ThinkingFact::Refused));
         // A refused block settles what is before it just as well, and its record must not change.
-        if let Some(last) = last.filter(|last| !facts.is_refused_thinking(*last))
-            && facts.learn_accepted_thinking(last)
-        {
-            news.push((last, ThinkingFact::Accepted));
-        }
+        let facts = refused.chain(last.map(|last| (last, ThinkingFact::Accepted)));
         // Only sessions with refused thinking ever need these facts again, so all others cost the ledger nothing.
-        let is_marked = !self.blocks.is_empty() || path.recall.has_thinking_facts(scope.caller);
-        if !news.is_empty() && is_marked {
-            path.recall.store_thinking_facts(scope.caller, news);
-        }
+        let is_marked = !self.blocks.is_empty() || recall.has_thinking_facts(caller);
+        let facts = facts.map(|(block, fact)| (scope.thinking_key(block), fact));
+        recall.note_thinking_facts(caller, facts, is_marked);
     }
 }

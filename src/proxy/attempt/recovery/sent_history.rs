@@ -129,10 +129,7 @@ impl SentHistory {
             } else {
                 ShapeVerdict::Accepted
             };
-            if path.facts.note_shape(*key, verdict) {
-                path.recall
-                    .store_shape_verdict(self.base.fact_scope().caller, *key, verdict);
-            }
+            path.recall.note_shape(self.base.fact_scope().caller, *key, verdict);
         }
     }
 
