@@ -201,13 +201,13 @@ impl LedgerServices {
         let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
         let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), telemetry.clone());
         let parts = TableParts::new(&ledger, &write_behind, telemetry.clone());
-        let callers = VerifiedCallers::new(parts.clone());
+        let callers = VerifiedCallers::new(&parts);
         let recall_settings = RecallSettings {
             record_ttl: settings.ttl,
             stores_client_results: keeps_seen,
         };
-        let answers = RecallStore::new(parts.clone(), callers.clone(), telemetry.clone(), recall_settings);
-        let objects = ObjectOwners::new(parts, callers.clone());
+        let answers = RecallStore::new(&parts, callers.clone(), telemetry.clone(), recall_settings);
+        let objects = ObjectOwners::new(&parts, &callers);
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let (shared_cooldowns, shared_cooldown_worker) = SharedCooldowns::over_ledger(&ledger).unzip();
         let background_work = BackgroundWork {

@@ -62,14 +62,13 @@ impl StoredRow for ShapeVerdict {
 }
 
 /// Creates the table of shapes.
-pub(super) fn shape_table(parts: TableParts, callers: VerifiedCallers, daily: DailyWrites) -> Table<ShapeVerdict> {
+pub(super) fn shape_table(parts: &TableParts, callers: &VerifiedCallers, daily: DailyWrites) -> Table<ShapeVerdict> {
     let policy = TablePolicy {
         kind: RecordKind::DisputedShape,
         room: Room::Rows(MEMORY_ROWS_MAX),
         lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
         record_ttl: RECORD_TTL,
         owners: Owners::Unknown,
-        is_announced: false,
         keeps_misses: true,
         needs_lasting_ledger: true,
         // A verdict that is forgotten would change the conversation.

@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::{FIRST_VERSION, RecallStore};
+use super::RecallStore;
 use crate::{
     auth::Caller,
-    clock,
-    digest::digest_of,
-    ledger::{CommitStep, ROWS_MAX, RecordKey, RecordKind, Unread},
+    digest_cache::Lifetime,
+    ledger::{ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
     repair::{LearnedRules, Placeholder},
+    table::{DailyWrites, Owners, Room, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
 };
 
 /// The first byte of every record.
@@ -154,51 +154,76 @@ fn decode_ids(mut content: &[u8]) -> Option<Vec<String>> {
     Some(ids)
 }
 
+/// A fact with its key, as a record.
+#[derive(Clone, Debug)]
+pub(super) struct FactRow(KeyedFact);
+
+impl StoredRow for FactRow {
+    fn encode(&self) -> Option<Bytes> {
+        let (key, fact) = &self.0;
+        fact.encode(*key)
+    }
+
+    fn decode(record: &Record) -> Option<Self> {
+        LearnedFact::decode(&record.value).map(Self)
+    }
+
+    fn lifetime(&self) -> Option<Duration> {
+        self.0.1.lifetime()
+    }
+}
+
+/// Creates the table of facts. Memory has them in the proxy's own maps, which a reload may replace.
+pub(super) fn fact_table(
+    parts: &TableParts,
+    callers: &VerifiedCallers,
+    owners: RecordOwners,
+    (record_ttl, daily): (Duration, DailyWrites),
+) -> Table<FactRow> {
+    let policy = TablePolicy {
+        kind: RecordKind::LearnedFact,
+        room: Room::Rows(0),
+        lifetime: Lifetime::Unlimited,
+        record_ttl,
+        owners: Owners::Announced(owners),
+        keeps_misses: false,
+        needs_lasting_ledger: true,
+        restores_lost: false,
+        daily: Some(daily),
+        // The reader decides when it reads again.
+        pause: None,
+    };
+    Table::new(parts, callers, policy)
+}
+
 impl RecallStore {
     /// Stores learned facts in the background, if a record of the caller may be written.
     pub fn store_facts(&self, caller: Caller, facts: &[KeyedFact]) {
-        if facts.is_empty() || !self.0.may_write(caller) {
-            return;
+        if !facts.is_empty() {
+            let rows = facts.iter().cloned().map(FactRow);
+            self.0.facts.append(caller.principal(), rows);
         }
-        let now = clock::unix_time();
-        let write = |(key, fact): &KeyedFact| {
-            let value = fact
-                .encode(*key)
-                .filter(|_| self.0.fact_writes.count_one(caller.principal()))?;
-            let ttl = self.0.settings.record_ttl;
-            let expires_at = now + fact.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl));
-            // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.
-            let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
-            let remove = CommitStep::Remove {
-                key,
-                version: FIRST_VERSION,
-            };
-            Some([remove, CommitStep::insert_record(key, value, expires_at)])
-        };
-        self.0.fact_owners.note(RecordKind::LearnedFact, caller.principal());
-        let steps = facts.iter().filter_map(write).flatten();
-        self.0.write_behind.queue_writes(steps.collect());
+    }
+
+    /// Returns the state of a caller's learned facts in the ledger. Does not wait.
+    pub fn fact_state(&self, caller: Caller) -> RecordState {
+        self.0.facts.state_of(caller.principal())
+    }
+
+    /// Returns `true` if the ledger may have learned facts of any caller. Does not wait.
+    pub fn may_have_facts(&self) -> bool {
+        self.0.facts.may_have_any()
     }
 
     /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts. For one that is not verified there
     /// are none.
     pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
-        let read = async {
-            // Only verified callers have records.
-            if !self.0.callers.verify(caller, deadline).await? {
-                return Ok(Vec::new());
-            }
-            let principal = *caller.principal().as_bytes();
-            let list = self
-                .0
-                .ledger
-                .list_records(RecordKind::LearnedFact, principal, FACTS_MAX, clock::unix_time());
-            let records = timeout_at(deadline, list).await;
-            let records = records.map_err(|_| Unread)?.map_err(|_| Unread)?;
-            let facts = records.iter().filter_map(|record| LearnedFact::decode(&record.value));
-            Ok(facts.collect())
-        };
-        self.0.count_unread(read.await)
+        let rows = self
+            .0
+            .facts
+            .list_latest(caller.principal(), FACTS_MAX, deadline)
+            .await?;
+        Ok(rows.into_iter().map(|FactRow(fact)| fact).collect())
     }
 }
 

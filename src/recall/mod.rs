@@ -29,8 +29,8 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
-        Unread, WriteBehind, read_by,
+        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
+        WriteBehind, read_by,
     },
     repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
     table::{DailyWrites, Table, TableParts, VerifiedCallers},
@@ -53,6 +53,7 @@ use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
 use disputed_shapes::shape_table;
+use learned_fact::{FactRow, fact_table};
 use pinned_results::PinnedResults;
 use response_chains::ChainMemory;
 use thinking_facts::ThinkingFacts;
@@ -98,12 +99,11 @@ struct RecallStoreState {
     appended_texts: AppendedTexts,
     carried: CarriedValues,
     response_chains: ChainMemory,
+    facts: Table<FactRow>,
     thinking: ThinkingFacts,
     shapes: Table<ShapeVerdict>,
     /// The callers with pinned results, and those with appended texts.
     owners: RecordOwners,
-    /// The records of facts and shapes of each caller that were written since a day ago.
-    fact_writes: DailyWrites,
     /// The callers with learned facts.
     fact_owners: RecordOwners,
     /// The callers with carried values, of which there may be many more.
@@ -120,11 +120,6 @@ impl RecallStoreState {
         read
     }
 
-    /// Returns `true` if a record of this caller may be written, which another process or a later one reads.
-    fn may_write(&self, caller: Caller) -> bool {
-        self.ledger.survives_restart() && self.callers.is_verified_in_memory(caller)
-    }
-
     /// Returns the end of the lifetime of a record that is written now.
     fn expires_at(&self) -> Moment {
         clock::unix_time() + self.settings.record_ttl
@@ -133,17 +128,20 @@ impl RecallStoreState {
 
 impl RecallStore {
     /// Makes a store over the ledger of `parts`.
-    pub fn new(parts: TableParts, callers: VerifiedCallers, telemetry: Telemetry, settings: RecallSettings) -> Self {
+    pub fn new(parts: &TableParts, callers: VerifiedCallers, telemetry: Telemetry, settings: RecallSettings) -> Self {
         let ledger = Arc::clone(parts.ledger());
         let fact_owners = RecordOwners::new(FACT_KINDS, ledger.changes());
+        // Facts and shapes of a caller count together.
         let (fact_writes, ttl) = (DailyWrites::new(), settings.record_ttl);
-        let thinking = ThinkingFacts::new(parts.clone(), callers.clone(), fact_owners.clone(), ttl);
-        let shapes = shape_table(parts.clone(), callers.clone(), fact_writes.clone());
+        let thinking = ThinkingFacts::new(parts, &callers, fact_owners.clone(), ttl);
+        let shapes = shape_table(parts, &callers, fact_writes.clone());
+        let facts = fact_table(parts, &callers, fact_owners.clone(), (ttl, fact_writes));
         Self(Arc::new(RecallStoreState {
+            facts,
             thinking,
             shapes,
             write_behind: parts.later().clone(),
-            response_chains: ChainMemory::new(parts.clone(), callers.clone(), ttl),
+            response_chains: ChainMemory::new(parts, &callers, ttl),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
@@ -151,7 +149,6 @@ impl RecallStore {
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
-            fact_writes,
             fact_owners,
             value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
             changes: ledger.changes(),
@@ -163,16 +160,6 @@ impl RecallStore {
     /// Returns access to the items that watched responses stand for.
     pub fn response_chains(&self) -> ChainStore<'_> {
         ChainStore(self)
-    }
-
-    /// Returns the state of a caller's learned facts in the ledger. Does not wait.
-    pub fn fact_state(&self, caller: Caller) -> RecordState {
-        self.0.fact_owners.state_of(RecordKind::LearnedFact, caller.principal())
-    }
-
-    /// Returns `true` if the ledger may have learned facts of any caller. Does not wait.
-    pub fn may_have_facts(&self) -> bool {
-        self.0.fact_owners.may_have_any(RecordKind::LearnedFact)
     }
 
     /// Returns access to what answers carried and providers want back.

@@ -109,15 +109,14 @@ impl ObjectScope<'_> {
 
 impl ObjectOwners {
     /// Creates the store.
-    pub fn new(parts: TableParts, callers: VerifiedCallers) -> Self {
+    pub fn new(parts: &TableParts, callers: &VerifiedCallers) -> Self {
         let holders = RecordOwners::new(&[RecordKind::ObjectOwner], parts.ledger().changes());
         let policy = TablePolicy {
             kind: RecordKind::ObjectOwner,
             room: Room::Rows(OBJECTS_MAX),
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl: RECORD_TTL,
-            owners: Owners::KnownIfExclusive(holders),
-            is_announced: false,
+            owners: Owners::Exclusive(holders),
             keeps_misses: true,
             needs_lasting_ledger: false,
             restores_lost: false,
@@ -126,8 +125,8 @@ impl ObjectOwners {
         };
         Self {
             is_exclusive: parts.ledger().is_exclusive(),
-            owners: Table::new(parts, callers.clone(), policy),
-            callers,
+            owners: Table::new(parts, callers, policy),
+            callers: callers.clone(),
             awaited: DigestCache::new(OBJECTS_MAX, Lifetime::SinceWrite(AWAITED_TIME)),
         }
     }

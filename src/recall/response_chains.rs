@@ -95,7 +95,7 @@ pub(super) struct ChainMemory {
 }
 
 impl ChainMemory {
-    pub(super) fn new(parts: TableParts, callers: VerifiedCallers, record_ttl: Duration) -> Self {
+    pub(super) fn new(parts: &TableParts, callers: &VerifiedCallers, record_ttl: Duration) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let policy = TablePolicy {
             kind: RecordKind::ResponseChain,
@@ -103,7 +103,6 @@ impl ChainMemory {
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl,
             owners: Owners::Unknown,
-            is_announced: false,
             // A chain that is not found may still be joined, and is then noted as lost.
             keeps_misses: false,
             needs_lasting_ledger: true,

@@ -71,14 +71,18 @@ pub(super) struct ThinkingFacts {
 }
 
 impl ThinkingFacts {
-    pub(super) fn new(parts: TableParts, callers: VerifiedCallers, owners: RecordOwners, record_ttl: Duration) -> Self {
+    pub(super) fn new(
+        parts: &TableParts,
+        callers: &VerifiedCallers,
+        owners: RecordOwners,
+        record_ttl: Duration,
+    ) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Thinking,
             room: Room::Rows(MEMORY_ROWS_MAX),
             lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
             record_ttl,
-            owners: Owners::Known(owners),
-            is_announced: true,
+            owners: Owners::Announced(owners),
             keeps_misses: true,
             needs_lasting_ledger: true,
             restores_lost: false,

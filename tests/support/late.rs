@@ -39,7 +39,7 @@ pub fn over(
     telemetry: Telemetry,
 ) -> (LateStore, WriteBehindWorker, LateWorker) {
     let (writes, writer) = write_behind(Arc::clone(ledger), Telemetry::default());
-    let callers = VerifiedCallers::new(TableParts::new(ledger, &writes, Telemetry::default()));
+    let callers = VerifiedCallers::new(&TableParts::new(ledger, &writes, Telemetry::default()));
     let (late, keeper) = LateStore::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)
 }

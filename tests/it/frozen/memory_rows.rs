@@ -39,14 +39,14 @@ impl Process {
         let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
         let parts = TableParts::new(ledger, &writes, Telemetry::default());
-        let callers = VerifiedCallers::new(parts.clone());
+        let callers = VerifiedCallers::new(&parts);
         let settings = RecallSettings {
             record_ttl: Duration::from_secs(7 * 24 * 60 * 60),
             stores_client_results: true,
         };
         Self {
-            recall: RecallStore::new(parts.clone(), callers.clone(), Telemetry::default(), settings),
-            objects: ObjectOwners::new(parts, callers.clone()),
+            recall: RecallStore::new(&parts, callers.clone(), Telemetry::default(), settings),
+            objects: ObjectOwners::new(&parts, &callers),
             ledger: Arc::clone(ledger),
             writes,
             callers,

@@ -118,13 +118,13 @@ async fn a_history_of_100_000_placeholders_is_stored() {
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&slow);
     let (writes, telemetry) = start_writer(Arc::clone(&ledger));
     let parts = TableParts::new(&ledger, &writes, Telemetry::default());
-    let callers = VerifiedCallers::new(parts.clone());
+    let callers = VerifiedCallers::new(&parts);
     callers.mark_verified(who("sk-one"));
     let settings = RecallSettings {
         record_ttl: secs(24 * 60 * 60),
         stores_client_results: false,
     };
-    let recall = RecallStore::new(parts, callers, telemetry.clone(), settings);
+    let recall = RecallStore::new(&parts, callers, telemetry.clone(), settings);
     drop(spawn(recall.clone().write_pins()));
     let calls: Vec<(CallKey, PinnedResult)> = (0..CALLS)
         .map(|n| {

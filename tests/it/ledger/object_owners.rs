@@ -32,8 +32,8 @@ impl Process {
         let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
         let parts = TableParts::new(ledger, &writes, Telemetry::default());
-        let callers = VerifiedCallers::new(parts.clone());
-        let owners = ObjectOwners::new(parts, callers.clone());
+        let callers = VerifiedCallers::new(&parts);
+        let owners = ObjectOwners::new(&parts, &callers);
         Self {
             owners,
             writes,

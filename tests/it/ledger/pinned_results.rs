@@ -727,13 +727,13 @@ pub(crate) fn call(id: &str) -> CallKey {
 fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriteBehindWorker) {
     let (handle, writer) = write_behind(Arc::clone(kept), Telemetry::default());
     let parts = TableParts::new(kept, &handle, Telemetry::default());
-    let callers = VerifiedCallers::new(parts.clone());
+    let callers = VerifiedCallers::new(&parts);
     callers.mark_verified(who("sk-one"));
     let settings = RecallSettings {
         record_ttl: secs(60),
         stores_client_results: false,
     };
-    let recall = RecallStore::new(parts, callers, Telemetry::default(), settings);
+    let recall = RecallStore::new(&parts, callers, Telemetry::default(), settings);
     drop(spawn(recall.clone().write_pins()));
     (recall, writer)
 }

@@ -15,19 +15,21 @@ mod verified_callers;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use daily_writes::DailyWrites;
-use row::{Entry, Seen};
+use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use verified_callers::VerifiedCallers;
+
+use antiphon_core::digest::digest_of;
 
 use crate::{
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        CommitStep, Ledger, LedgerCounter, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
-        Unread, WriteBehind, read_by,
+        CommitStep, Ledger, LedgerCounter, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners,
+        RecordState, Unread, WriteBehind, read_by,
     },
     principal::Principal,
 };
@@ -78,10 +80,12 @@ pub enum Room {
 pub enum Owners {
     /// There is no set: every principal may have rows.
     Unknown,
-    /// A principal that is not in the set has no rows.
-    Known(RecordOwners),
-    /// The same, unless other processes use the ledger: one of them may have stored the first row a moment ago.
-    KnownIfExclusive(RecordOwners),
+    /// A principal that is not in the set has no rows. The ledger announces the changes of other processes to this kind, so
+    /// that what was read holds until the next one.
+    Announced(RecordOwners),
+    /// A principal that is not in the set has no rows, unless other processes use the ledger: one of them may have stored
+    /// the first row a moment ago.
+    Exclusive(RecordOwners),
 }
 
 /// The policy of a table.
@@ -97,8 +101,6 @@ pub struct TablePolicy {
     pub record_ttl: Duration,
     /// The principals with rows.
     pub owners: Owners,
-    /// `true` if the ledger announces changes of this kind, so that a read holds until the next one.
-    pub is_announced: bool,
     /// `true` if memory keeps that there is no row, as long as no other process can write one unseen.
     pub keeps_misses: bool,
     /// `true` if rows are stored only in a ledger that outlives the process.
@@ -146,18 +148,18 @@ impl<V> Clone for Table<V> {
 
 impl<V: StoredRow> Table<V> {
     /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
-    pub fn new(parts: TableParts, callers: VerifiedCallers, policy: TablePolicy) -> Self {
-        Self::with_gate(parts, Some(callers), policy)
+    pub fn new(parts: &TableParts, callers: &VerifiedCallers, policy: TablePolicy) -> Self {
+        Self::with_gate(parts, Some(callers.clone()), policy)
     }
 
-    fn with_gate(parts: TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
+    fn with_gate(parts: &TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
         let rows = match policy.room {
             Room::Rows(max) => DigestCache::new(max, policy.lifetime),
             Room::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
         };
         let pause = policy.pause.unwrap_or_default();
         Self(Arc::new(TableState {
-            parts,
+            parts: parts.clone(),
             policy,
             callers,
             rows,
@@ -174,8 +176,13 @@ impl<V: StoredRow> Table<V> {
     pub fn may_have_any(&self) -> bool {
         match &self.0.policy.owners {
             Owners::Unknown => true,
-            Owners::Known(owners) | Owners::KnownIfExclusive(owners) => owners.may_have_any(self.0.policy.kind),
+            Owners::Announced(owners) | Owners::Exclusive(owners) => owners.may_have_any(self.0.policy.kind),
         }
+    }
+
+    /// Returns what is known of a principal's rows in the ledger without a read.
+    pub fn state_of(&self, principal: Principal) -> RecordState {
+        self.0.state_of(principal)
     }
 
     /// Returns `true` if the principal may have rows in the ledger. Does not wait.
@@ -187,7 +194,7 @@ impl<V: StoredRow> Table<V> {
     pub fn has_known(&self, principal: Principal) -> bool {
         match &self.0.policy.owners {
             Owners::Unknown => false,
-            Owners::Known(owners) | Owners::KnownIfExclusive(owners) => owners.has_known(self.0.policy.kind, principal),
+            Owners::Announced(owners) | Owners::Exclusive(owners) => owners.has_known(self.0.policy.kind, principal),
         }
     }
 
@@ -210,7 +217,7 @@ impl<V: StoredRow> Table<V> {
                     RowChange::Store(row, how) => (row, Some(how)),
                 };
                 is_stored |= how.is_some();
-                let how = how.filter(|_| self.0.may_write(principal));
+                let how = how.filter(|_| self.0.is_writer(principal) && self.0.counts_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
                 if let Some(how) = how {
                     steps.extend(self.0.steps(key, &row, how, known.version));
@@ -237,6 +244,45 @@ impl<V: StoredRow> Table<V> {
         state == RecordState::Absent || entry.is_some_and(|entry| self.0.is_final(&entry, state))
     }
 
+    /// Stores rows that are named by their content, so that a record never changes. Does not wait, and memory keeps none.
+    ///
+    /// A row that is stored again becomes the latest one.
+    pub fn append(&self, principal: Principal, rows: impl IntoIterator<Item = V>) {
+        if !self.0.is_writer(principal) {
+            return;
+        }
+        self.0.note_owner(principal);
+        let write = |row: V| {
+            let value = row.encode().filter(|_| self.0.counts_write(principal))?;
+            let key = self.0.key(principal, digest_of([&value[..]]));
+            Some(renewal_steps(key, value, self.0.expires_at(&row)))
+        };
+        let steps = rows.into_iter().filter_map(write).flatten();
+        self.0.parts.later.queue_writes(steps.collect());
+    }
+
+    /// Reads the latest rows of a principal from the ledger, at most `limit`, in the order of their inserts.
+    ///
+    /// # Errors
+    ///
+    /// [`Unread`] if the ledger fails or does not answer before the deadline.
+    pub async fn list_latest(&self, principal: Principal, limit: usize, deadline: Instant) -> Result<Vec<V>, Unread> {
+        let list = async {
+            let (kind, now) = (self.0.policy.kind, clock::unix_time());
+            let list = self
+                .0
+                .parts
+                .ledger
+                .list_records(kind, *principal.as_bytes(), limit, now);
+            timeout_at(deadline, list)
+                .await
+                .map_err(|_| Unread)?
+                .map_err(|_| Unread)
+        };
+        let records = self.0.ask(principal, list, deadline).await?.unwrap_or_default();
+        Ok(records.iter().filter_map(V::decode).collect())
+    }
+
     /// Returns rows in the order of their names: from memory, and those that it does not know for certain from the ledger.
     ///
     /// # Errors
@@ -259,7 +305,8 @@ impl<V: StoredRow> Table<V> {
         if open.is_empty() || state == RecordState::Absent {
             return Ok(memory(entries));
         }
-        let Some(records) = self.0.read(principal, open.clone(), deadline).await? else {
+        let read = read_by(&*self.0.parts.ledger, open.clone(), deadline);
+        let Some(records) = self.0.ask(principal, read, deadline).await? else {
             return Ok(memory(entries));
         };
         if records.iter().any(Option::is_some) {
@@ -276,7 +323,7 @@ impl<V: StoredRow> Table<V> {
 
     /// Reads which principals have rows, and follows the changes of other processes, for as long as the ledger is in use.
     pub async fn follow_owners(self) {
-        let (Owners::Known(owners) | Owners::KnownIfExclusive(owners)) = self.0.policy.owners.clone() else {
+        let (Owners::Announced(owners) | Owners::Exclusive(owners)) = self.0.policy.owners.clone() else {
             return;
         };
         let ledger = Arc::downgrade(&self.0.parts.ledger);
@@ -295,38 +342,43 @@ impl<V: StoredRow> TableState<V> {
     fn state_of(&self, principal: Principal) -> RecordState {
         let kind = self.policy.kind;
         match &self.policy.owners {
-            Owners::Known(owners) => owners.state_of(kind, principal),
-            Owners::KnownIfExclusive(owners) if self.parts.ledger.is_exclusive() => owners.state_of(kind, principal),
-            Owners::Unknown | Owners::KnownIfExclusive(_) => RecordState::Unknown,
+            Owners::Announced(owners) => owners.state_of(kind, principal),
+            Owners::Exclusive(owners) if self.parts.ledger.is_exclusive() => owners.state_of(kind, principal),
+            Owners::Unknown | Owners::Exclusive(_) => RecordState::Unknown,
         }
     }
 
     fn note_owner(&self, principal: Principal) {
-        if let Owners::Known(owners) | Owners::KnownIfExclusive(owners) = &self.policy.owners {
+        if let Owners::Announced(owners) | Owners::Exclusive(owners) = &self.policy.owners {
             owners.note(self.policy.kind, principal);
         }
     }
 
-    /// Returns `true` if a row of this principal may be stored now, and counts it.
-    fn may_write(&self, principal: Principal) -> bool {
+    /// Returns `true` if rows of this principal may be stored.
+    fn is_writer(&self, principal: Principal) -> bool {
         let is_allowed = match &self.callers {
             Some(callers) => callers.is_verified_in_memory(principal),
             None => principal != Principal::NONE,
         };
-        is_allowed
-            && (!self.policy.needs_lasting_ledger || self.parts.ledger.survives_restart())
-            && self
-                .policy
-                .daily
-                .as_ref()
-                .is_none_or(|daily| daily.count_one(principal))
+        is_allowed && (!self.policy.needs_lasting_ledger || self.parts.ledger.survives_restart())
+    }
+
+    /// Counts a write. Returns `false` if the principal may write no more today.
+    fn counts_write(&self, principal: Principal) -> bool {
+        let daily = self.policy.daily.as_ref();
+        daily.is_none_or(|daily| daily.count_one(principal))
+    }
+
+    /// Returns the end of the lifetime of a record that is written now.
+    fn expires_at(&self, row: &V) -> Moment {
+        let ttl = self.policy.record_ttl;
+        clock::unix_time() + row.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl))
     }
 
     /// Returns the steps that write a row. `version` is the one that memory knows, 0 if there is none.
     fn steps(&self, key: RecordKey, row: &V, how: RowWrite, version: u64) -> Vec<CommitStep> {
-        let expires_at = clock::unix_time() + self.policy.record_ttl;
         let value = row.encode();
-        value.map_or_else(Vec::new, |value| how.steps(key, version, value, expires_at))
+        value.map_or_else(Vec::new, |value| how.steps(key, version, value, self.expires_at(row)))
     }
 
     /// Returns `true` if a read could tell nothing that memory does not know.
@@ -342,48 +394,48 @@ impl<V: StoredRow> TableState<V> {
         }
     }
 
-    /// Reads records from the ledger. `None` if the principal can have none there.
-    async fn read(
+    /// Reads from the ledger. `None` if the principal can have no records there.
+    async fn ask<T>(
         &self,
         principal: Principal,
-        keys: Vec<RecordKey>,
+        read: impl Future<Output = Result<T, Unread>>,
         deadline: Instant,
-    ) -> Result<Option<Vec<Option<Record>>>, Unread> {
-        let ledger = &*self.parts.ledger;
-        if principal == Principal::NONE || self.policy.needs_lasting_ledger && !ledger.survives_restart() {
+    ) -> Result<Option<T>, Unread> {
+        if principal == Principal::NONE || self.policy.needs_lasting_ledger && !self.parts.ledger.survives_restart() {
             return Ok(None);
         }
         if self.policy.pause.is_some() && self.failed.contains_key(&principal) {
             return Err(Unread);
         }
-        let read = async {
+        let asked = async {
             // Only verified callers have records.
             if let Some(callers) = &self.callers
                 && !callers.verify(principal, deadline).await?
             {
                 return Ok(None);
             }
-            read_by(ledger, keys, deadline).await.map(Some)
+            read.await.map(Some)
         };
-        let read = read.await;
-        if read.is_err() {
+        let found = asked.await;
+        if found.is_err() {
             self.parts.counter.count_missed_read();
             if self.policy.pause.is_some() {
                 self.failed.insert(&principal, ());
             }
         }
-        read
+        found
     }
 
     /// Takes over what a read has found. `state` is that of the principal's records before the read.
     fn adopt(&self, key: RecordKey, record: Option<Record>, state: RecordState) {
         let seen = match state {
-            RecordState::Present(stamp) if self.policy.is_announced => Seen::At(stamp),
+            RecordState::Present(stamp) if matches!(self.policy.owners, Owners::Announced(_)) => Seen::At(stamp),
             _ => Seen::Once,
         };
         // What is not found may be written by another process at any time, unless that is announced.
         let is_certain = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
         let keeps_miss = self.policy.keeps_misses && is_certain;
+        let owner = Principal::from_bytes(key.principal);
         let mut steps = Vec::new();
         self.rows.change(&key, |known| {
             let read = record.as_ref().and_then(|record| V::decode(record));
@@ -395,7 +447,7 @@ impl<V: StoredRow> TableState<V> {
             let row = match (known.row, read) {
                 (Some(own), Some(read)) => Some(own.merged(read)),
                 (Some(own), None) => {
-                    if self.policy.restores_lost && self.may_write(Principal::from_bytes(key.principal)) {
+                    if self.policy.restores_lost && self.is_writer(owner) && self.counts_write(owner) {
                         steps = self.steps(key, &own, RowWrite::Insert, 0);
                     }
                     Some(own)

@@ -1,5 +1,7 @@
 //! One row of a table, and the ways to write it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::ledger::{CommitStep, Moment, Record, RecordKey, RecordsStamp};
@@ -25,6 +27,11 @@ pub trait StoredRow: Clone + Send + Sync + 'static {
     #[must_use]
     fn merged(self, _read: Self) -> Self {
         self
+    }
+
+    /// Returns the lifetime of the record, if it is shorter than that of the table's records.
+    fn lifetime(&self) -> Option<Duration> {
+        None
     }
 
     /// Returns the bytes that the row counts in a table whose room is in bytes.
@@ -73,6 +80,15 @@ impl RowWrite {
         });
         replace.into_iter().chain([insert]).collect()
     }
+}
+
+/// Returns the steps that write a record which never changes, as the latest of its principal.
+pub(super) fn renewal_steps(key: RecordKey, value: Bytes, expires_at: Moment) -> [CommitStep; 2] {
+    let remove = CommitStep::Remove {
+        key,
+        version: FIRST_VERSION,
+    };
+    [remove, CommitStep::insert_record(key, value, expires_at)]
 }
 
 /// What memory knows of one name.

@@ -58,14 +58,13 @@ impl StoredRow for Verified {
 
 impl VerifiedCallers {
     /// Creates the handle. Until a provider's next success it knows only the callers in the ledger.
-    pub fn new(parts: TableParts) -> Self {
+    pub fn new(parts: &TableParts) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Principal,
             room: Room::Rows(CALLERS_MAX),
             lifetime: Lifetime::SinceWrite(MEMORY_TTL),
             record_ttl: RECORD_TTL,
             owners: Owners::Unknown,
-            is_announced: false,
             // Anybody can invent credentials, which would push the verified ones out of memory.
             keeps_misses: false,
             needs_lasting_ledger: false,
