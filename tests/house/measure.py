@@ -267,6 +267,18 @@ def chains(files):
     return {name: count + 1 for name, count in links.items() if count > 1}
 
 
+CACHE = re.compile(r"DigestCache::(?:<[^>]*>::)?(?:new|with_byte_limit)\(")
+QUEUE = re.compile(r"\b(?:worker_queue|mpsc::channel|mpsc::unbounded_channel)(?:::<[^>]*>)?\(")
+# The sources of what is remembered between requests.
+REMEMBERING = ("recall/", "late/", "keys/profiles/shared_cooldowns/", "proxy/fact_memory.rs", "ledger/", "table/")
+
+
+def remembering(files, pattern):
+    """Returns the places of a cache or a queue for what is remembered."""
+    inside = [file for file in files if file.path.startswith(REMEMBERING)]
+    return [f"{file.path}:{at}" for file in inside for at, line in enumerate(file.lines, 1) if pattern.search(line)]
+
+
 def keys():
     """The keys of the configuration, and the old ones that are still read."""
     text = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path("src/config/file").glob("*.rs"))
@@ -319,6 +331,8 @@ def main():
     small = [file for file in files if len(file.code()) <= SMALL]
 
     alike, chained = twins(files), chains(files)
+    caches, queues = remembering(files, CACHE), remembering(files, QUEUE)
+    tabled = [place for place in caches if place.startswith("table/")]
 
     def share(part, whole):
         return 100 * len(part) / max(1, len(whole))
@@ -337,6 +351,8 @@ def main():
     print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
     print(f"inherent impl blocks in another file         {len(foreign)}")
     print(f"functions that only pass on                  {len(passing)} ({sum(lines for *_, lines in passing)} lines)")
+    print(f"caches of what is remembered                 {len(caches)}, {len(tabled)} of them the tables'")
+    print(f"queues of what is remembered                 {len(queues)}")
     print(f"twin enums                                   {len(alike)}")
     print(f"names with more than 2 definitions in a chain {len(chained)}")
     print(f"files                                        {len(files)} ({len(small)} of up to {SMALL} code lines)")
@@ -351,6 +367,10 @@ def main():
             print(f"type {name}: {', '.join(places)}")
         for file, at, text in asked:
             print(f"doc {file.path}:{at} {text}")
+        for place in caches:
+            print(f"cache {place}")
+        for place in queues:
+            print(f"queue {place}")
         for places in alike:
             print(f"twins {', '.join(places)}")
         for name, count in sorted(chained.items()):

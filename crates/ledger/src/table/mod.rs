@@ -459,3 +459,174 @@ impl<V: StoredRow> TableState<V> {
         self.parts.later.queue_writes(steps);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::ledger::{LedgerSettings, MemoryLedger, write_behind};
+
+    #[derive(Debug)]
+    struct NoCounter;
+
+    impl LedgerCounter for NoCounter {
+        fn count_lost_write(&self, _kind: RecordKind) {}
+
+        fn count_missed_read(&self) {}
+    }
+
+    /// A row of one byte. Other processes change what is below 100.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Byte(u8);
+
+    impl StoredRow for Byte {
+        fn encode(&self) -> Option<Bytes> {
+            Some(Bytes::copy_from_slice(&[self.0]))
+        }
+
+        fn decode(record: &Record) -> Option<Self> {
+            record.value.first().copied().map(Self)
+        }
+
+        fn is_settled(&self, _is_exclusive: bool) -> bool {
+            self.0 >= 100
+        }
+    }
+
+    const WHO: Principal = Principal::from_bytes([7; 32]);
+    const STRANGER: Principal = Principal::from_bytes([8; 32]);
+    const NAME: RecordName = [1; 32];
+
+    /// A process: its table, the callers that it has verified, and its queue of writes.
+    struct Process {
+        table: Table<Byte>,
+        callers: VerifiedCallers,
+        writes: WriteBehind,
+    }
+
+    impl Process {
+        fn over(ledger: &Arc<dyn Ledger>) -> Self {
+            let (writes, worker) = write_behind(Arc::clone(ledger), NoCounter);
+            drop(tokio::spawn(worker.run()));
+            let parts = TableParts::new(ledger, &writes, NoCounter);
+            let callers = VerifiedCallers::new(&parts);
+            callers.mark_verified(WHO);
+            let policy = TablePolicy {
+                kind: RecordKind::Thinking,
+                room: Room::Rows(100),
+                lifetime: Lifetime::Unlimited,
+                record_ttl: Duration::from_secs(60),
+                owners: Owners::Unknown,
+                keeps_misses: true,
+                needs_lasting_ledger: false,
+                restores_lost: true,
+                daily: None,
+                pause: None,
+            };
+            Self {
+                table: Table::new(&parts, &callers, policy),
+                callers,
+                writes,
+            }
+        }
+
+        fn store(&self, who: Principal, row: u8, how: RowWrite) {
+            let change = |_: Option<&Byte>| RowChange::Store(Byte(row), how);
+            self.table.change(who, [(NAME, change)]);
+        }
+
+        async fn load(&self, who: Principal) -> Option<u8> {
+            let by = Instant::now() + Duration::from_secs(1);
+            let rows = self.table.load(who, &[NAME], by).await.unwrap();
+            rows[0].map(|row| row.0)
+        }
+    }
+
+    fn ledger() -> Arc<dyn Ledger> {
+        Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]))
+    }
+
+    /// Returns the byte and the version in the ledger.
+    async fn stored(ledger: &Arc<dyn Ledger>, who: Principal) -> Option<(u8, u64)> {
+        let key = RecordKey::new(RecordKind::Thinking, who, NAME);
+        let records = ledger.read(vec![key], clock::unix_time()).await.unwrap();
+        records[0].as_ref().map(|record| (record.value[0], record.version))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_is_written_as_its_change_says() {
+        for (how, of_other, of_own) in [
+            (RowWrite::Insert, (1, 1), (1, 1)),
+            // Memory of the second process knows no version.
+            (RowWrite::Over, (1, 1), (3, 2)),
+            (RowWrite::OverFirst, (2, 2), (2, 2)),
+        ] {
+            let ledger = ledger();
+            let (one, other) = (Process::over(&ledger), Process::over(&ledger));
+            one.store(WHO, 1, RowWrite::Insert);
+            one.writes.flush().await;
+            other.store(WHO, 2, how);
+            assert_eq!(other.table.get(WHO, NAME), Some(Byte(2)), "memory changes at once");
+            other.writes.flush().await;
+            assert_eq!(stored(&ledger, WHO).await, Some(of_other), "{how:?}");
+            one.store(WHO, 3, how);
+            one.writes.flush().await;
+            assert_eq!(stored(&ledger, WHO).await, Some(of_own), "{how:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_verified_callers_have_records() {
+        let ledger = ledger();
+        let process = Process::over(&ledger);
+        process.store(STRANGER, 1, RowWrite::Insert);
+        process.writes.flush().await;
+        assert_eq!(process.table.get(STRANGER, NAME), Some(Byte(1)));
+        assert_eq!(stored(&ledger, STRANGER).await, None);
+        assert!(!process.callers.is_verified(STRANGER).await);
+        // The row is that of memory: the ledger was not asked for it.
+        assert_eq!(process.load(STRANGER).await, Some(1));
+        assert_eq!(Process::over(&ledger).load(STRANGER).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_this_process_knows_is_newer_than_what_it_reads() {
+        let ledger = ledger();
+        let (one, other) = (Process::over(&ledger), Process::over(&ledger));
+        one.store(WHO, 1, RowWrite::Insert);
+        one.writes.flush().await;
+        other.store(WHO, 2, RowWrite::Insert);
+        assert_eq!(other.load(WHO).await, Some(2));
+        assert_eq!(Process::over(&ledger).load(WHO).await, Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_record_is_written_again() {
+        let ledger = ledger();
+        let process = Process::over(&ledger);
+        process.store(WHO, 1, RowWrite::Insert);
+        process.writes.flush().await;
+        let remove = CommitStep::Remove {
+            key: RecordKey::new(RecordKind::Thinking, WHO, NAME),
+            version: 1,
+        };
+        drop(ledger.commit(vec![remove], clock::unix_time()).await.unwrap());
+        assert_eq!(process.load(WHO).await, Some(1));
+        process.writes.flush().await;
+        assert_eq!(stored(&ledger, WHO).await, Some((1, 1)));
+    }
+
+    /// On an exclusive ledger nobody else can write what was not found.
+    #[tokio::test(start_paused = true)]
+    async fn a_miss_is_kept_until_this_process_stores_the_row() {
+        let ledger = ledger();
+        let process = Process::over(&ledger);
+        assert_eq!(process.load(WHO).await, None);
+        assert!(process.table.is_certain(WHO, NAME));
+        Process::over(&ledger).store(WHO, 1, RowWrite::Insert);
+        assert_eq!(process.load(WHO).await, None, "not read again");
+        process.store(WHO, 2, RowWrite::Insert);
+        assert_eq!(process.load(WHO).await, Some(2));
+    }
+}
