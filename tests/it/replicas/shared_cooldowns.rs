@@ -12,7 +12,7 @@ use antiphon::{
     policy::RotationSettings,
     telemetry::Telemetry,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
 use super::fleet::Fleet;
@@ -73,14 +73,19 @@ pub(super) async fn used_keys_at(provider: &Provider, fleet: &Fleet, at: usize) 
         .collect()
 }
 
-/// Has the provider refuse the next key. Returns it.
+/// Has the provider reject the next key, for half a minute. Returns it.
 pub(super) async fn is_refused(provider: &Provider, fleet: &Fleet) -> String {
     let error = json!({"type": "authentication_error", "message": "invalid x-api-key"});
-    provider.reply(Reply::Status(401, json!({"type": "error", "error": error})));
+    is_refused_with(provider, fleet, 401, error).await
+}
+
+/// Has the provider refuse the next key with this error. Returns the key.
+async fn is_refused_with(provider: &Provider, fleet: &Fleet, status: u16, error: Value) -> String {
+    provider.reply(Reply::Status(status, json!({"type": "error", "error": error})));
     let before = provider.seen().len();
     assert_eq!(asks(fleet, 0, "refused").await, 200, "the other key serves it");
     let refused = provider.seen().swap_remove(before);
-    assert_eq!(refused.status, 401);
+    assert_eq!(refused.status, status);
     refused.headers["x-api-key"].to_str().unwrap().to_owned()
 }
 
@@ -158,7 +163,9 @@ async fn a_cooldown_waits_for_the_database() {
         assert_eq!(used_keys(&provider, fleet).await.len(), 2);
     }
     server.crash();
-    let refused = is_refused(&provider, &one).await;
+    // For hours: on a slow machine the database may be away for longer than half a minute.
+    let unpaid = json!({"type": "billing_error", "message": "Your credit balance is too low to access the API."});
+    let refused = is_refused_with(&provider, &one, 402, unpaid).await;
     assert_eq!(used_keys(&provider, &one).await, all_but(&refused));
     assert_eq!(used_keys(&provider, &other).await.len(), 2);
     server.run(&[]).await;
