@@ -14,7 +14,8 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{Record, RecordKind, Unread},
     table::{
-        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
+        VerifiedCallers,
     },
 };
 
@@ -65,16 +66,15 @@ impl StoredRow for ShapeVerdict {
 pub(super) fn shape_table(parts: &TableParts, callers: &VerifiedCallers, daily: DailyWrites) -> Table<ShapeVerdict> {
     let policy = TablePolicy {
         kind: RecordKind::DisputedShape,
-        room: Room::Rows(MEMORY_ROWS_MAX),
+        memory: MemoryLimit::Rows(MEMORY_ROWS_MAX),
         lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
         record_ttl: RECORD_TTL,
-        owners: Owners::Unknown,
-        keeps_misses: true,
+        principals: KnownPrincipals::Any,
+        caches_absence: true,
         needs_lasting_ledger: true,
         // A verdict that is forgotten would change the conversation.
         restores_lost: true,
         daily: Some(daily),
-        pause: None,
     };
     Table::new(parts, callers, policy)
 }
@@ -87,16 +87,20 @@ impl RecallStore {
 
     /// Returns `true` if the ledger cannot know more of a conversation's shape than memory does. Does not wait.
     pub fn is_shape_certain(&self, caller: Caller, shape: FactKey) -> bool {
-        !self.0.ledger.survives_restart() || self.0.shapes.is_certain(caller.principal(), shape)
+        self.0.shapes.is_certain(caller.principal(), shape)
     }
 
     /// Notes the shape in which a provider has accepted a conversation, and stores it if a record of the caller may be
     /// written. Does not wait. In the ledger the client's own shape never replaces the changed one.
     pub fn note_shape(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
+        // Mostly it is known, and a look-up costs a fifth of an insert.
+        if self.shape_verdict(caller, shape) == Some(verdict) {
+            return;
+        }
         let note = |known: Option<&ShapeVerdict>| match verdict {
             _ if known == Some(&verdict) => RowChange::Keep,
             ShapeVerdict::Accepted => RowChange::Store(verdict, RowWrite::Insert),
-            ShapeVerdict::Changed => RowChange::Store(verdict, RowWrite::OverFirst),
+            ShapeVerdict::Changed => RowChange::Store(verdict, RowWrite::ReplaceFirst),
         };
         self.0.shapes.change(caller.principal(), [(shape, note)]);
     }

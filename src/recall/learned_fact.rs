@@ -14,7 +14,7 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
     repair::{LearnedRules, Placeholder},
-    table::{DailyWrites, Owners, Room, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
+    table::{DailyWrites, KnownPrincipals, MemoryLimit, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
 };
 
 /// The first byte of every record.
@@ -182,16 +182,15 @@ pub(super) fn fact_table(
 ) -> Table<FactRow> {
     let policy = TablePolicy {
         kind: RecordKind::LearnedFact,
-        room: Room::Rows(0),
+        memory: MemoryLimit::Rows(0),
         lifetime: Lifetime::Unlimited,
         record_ttl,
-        owners: Owners::Announced(owners),
-        keeps_misses: false,
+        principals: KnownPrincipals::Announced(owners),
+        caches_absence: false,
         needs_lasting_ledger: true,
         restores_lost: false,
         daily: Some(daily),
         // The reader decides when it reads again.
-        pause: None,
     };
     Table::new(parts, callers, policy)
 }

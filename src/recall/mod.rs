@@ -135,22 +135,23 @@ impl RecallStore {
         let (fact_writes, ttl) = (DailyWrites::new(), settings.record_ttl);
         let thinking = ThinkingFacts::new(parts, &callers, fact_owners.clone(), ttl);
         let shapes = shape_table(parts, &callers, fact_writes.clone());
+        let value_owners = RecordOwners::new(&[RecordKind::Continuity], ledger.changes());
         let facts = fact_table(parts, &callers, fact_owners.clone(), (ttl, fact_writes));
         Self(Arc::new(RecallStoreState {
             facts,
             thinking,
             shapes,
             write_behind: parts.later().clone(),
+            carried: CarriedValues::new(parts, &callers, value_owners.clone(), ttl),
             response_chains: ChainMemory::new(parts, &callers, ttl),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
-            carried: CarriedValues::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
             fact_owners,
-            value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
+            value_owners,
             changes: ledger.changes(),
             settings,
             ledger,

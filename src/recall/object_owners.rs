@@ -15,7 +15,8 @@ use crate::{
     digest_cache::{DigestCache, Lifetime},
     ledger::{Moment, Record, RecordKind, RecordName, RecordOwners},
     table::{
-        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
+        VerifiedCallers,
     },
 };
 
@@ -113,15 +114,14 @@ impl ObjectOwners {
         let holders = RecordOwners::new(&[RecordKind::ObjectOwner], parts.ledger().changes());
         let policy = TablePolicy {
             kind: RecordKind::ObjectOwner,
-            room: Room::Rows(OBJECTS_MAX),
+            memory: MemoryLimit::Rows(OBJECTS_MAX),
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl: RECORD_TTL,
-            owners: Owners::Exclusive(holders),
-            keeps_misses: true,
+            principals: KnownPrincipals::Unannounced(holders),
+            caches_absence: true,
             needs_lasting_ledger: false,
             restores_lost: false,
             daily: Some(DailyWrites::new()),
-            pause: None,
         };
         Self {
             is_exclusive: parts.ledger().is_exclusive(),
@@ -135,7 +135,7 @@ impl ObjectOwners {
     pub async fn follow_holders(self) {
         let owners = self.owners.clone();
         drop(self);
-        owners.follow_owners().await;
+        owners.follow_principals().await;
     }
 
     /// Returns `true` if the caller may have objects: on a shared ledger, always. Does not wait.
@@ -159,7 +159,7 @@ impl ObjectOwners {
                 return RowChange::Keep;
             }
             // Not over the record of another process that this one has not read: its owner was first.
-            RowChange::Store(OwnerRow::new(profile, now), RowWrite::Over)
+            RowChange::Store(OwnerRow::new(profile, now), RowWrite::ReplaceKnown)
         };
         self.owners.change(caller.principal(), [(name, note)]);
     }

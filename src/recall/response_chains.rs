@@ -23,7 +23,8 @@ use crate::{
     digest_cache::{DigestCache, Lifetime},
     ledger::{Record, RecordKind, RecordName, Unread},
     table::{
-        DailyWrites, Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
+        VerifiedCallers,
     },
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
@@ -99,16 +100,15 @@ impl ChainMemory {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let policy = TablePolicy {
             kind: RecordKind::ResponseChain,
-            room: Room::Rows(CHAINS_MAX),
+            memory: MemoryLimit::Rows(CHAINS_MAX),
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl,
-            owners: Owners::Unknown,
+            principals: KnownPrincipals::Any,
             // A chain that is not found may still be joined, and is then noted as lost.
-            keeps_misses: false,
+            caches_absence: false,
             needs_lasting_ledger: true,
             restores_lost: false,
             daily: Some(DailyWrites::new()),
-            pause: None,
         };
         Self {
             chains: Table::new(parts, callers, policy),
@@ -149,7 +149,7 @@ impl ChainStore<'_> {
         let note = |known: Option<&KnownChain>| match known {
             None | Some(KnownChain::Lost) => RowChange::Store(KnownChain::One(chain), RowWrite::Insert),
             Some(KnownChain::One(other)) if *other != chain => {
-                RowChange::Store(KnownChain::Ambiguous, RowWrite::OverFirst)
+                RowChange::Store(KnownChain::Ambiguous, RowWrite::ReplaceFirst)
             }
             Some(_) => RowChange::Keep,
         };

@@ -11,20 +11,22 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{MEMORY_ROWS_MAX, RecallStore, UNUSED_ROW_MAX, learned_fact::FactKey};
+use super::{RecallStore, UNUSED_ROW_MAX, learned_fact::FactKey};
 use crate::{
     auth::Caller,
     digest_cache::Lifetime,
     ledger::{Record, RecordKind, RecordOwners},
-    table::{Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
+    table::{
+        KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+    },
 };
 
 /// The first byte of every record.
 const VERSION: u8 = 1;
 const REFUSED: u8 = b'r';
 const ACCEPTED: u8 = b'a';
-/// The time after a failed read of a caller's facts in which none is tried again. Its requests go on without them.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The most blocks in memory, of 150 bytes and a little more each. Each success of a session with thinking adds one.
+const BLOCKS_MAX: u64 = 60_000;
 
 /// A fact about a block of thinking at one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,16 +81,15 @@ impl ThinkingFacts {
     ) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Thinking,
-            room: Room::Rows(MEMORY_ROWS_MAX),
+            memory: MemoryLimit::Rows(BLOCKS_MAX),
             lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
             record_ttl,
-            owners: Owners::Announced(owners),
-            keeps_misses: true,
+            principals: KnownPrincipals::Announced(owners),
+            caches_absence: true,
             needs_lasting_ledger: true,
             restores_lost: false,
-            // Each costs a refusal of the provider.
+            // Only sessions of which a block was refused store any.
             daily: None,
-            pause: Some(PAUSE),
         };
         Self {
             facts: Table::new(parts, callers, policy),
@@ -153,7 +154,7 @@ impl RecallStore {
 
     /// Loads what the ledger knows of these blocks into memory, as far as memory does not know it for certain.
     ///
-    /// What cannot be read in time costs one more refusal.
+    /// A fact that cannot be read in time costs one more refusal.
     pub async fn load_thinking_facts(&self, caller: Caller, blocks: &[FactKey], deadline: Instant) {
         let facts = self.0.thinking.facts.load(caller.principal(), blocks, deadline).await;
         let facts = facts.unwrap_or_default();

@@ -1,15 +1,7 @@
 //! The names of carried values and of their marks in memory and in the ledger.
 
 use super::{ContinuityScope, ValueName};
-use crate::{
-    digest::keyed_digest_of,
-    ledger::{RecordKey, RecordKind, RecordName},
-};
-
-/// Returns the key of a record in the ledger.
-pub(super) fn record_key(scope: ContinuityScope<'_>, record: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::Continuity, scope.caller.principal(), record)
-}
+use crate::{digest::keyed_digest_of, ledger::RecordName};
 
 /// Returns the name of a value: a hash over its scope and its call, keyed with the principal.
 pub(super) fn record_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {

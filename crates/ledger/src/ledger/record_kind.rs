@@ -53,6 +53,23 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
+    /// Returns `true` if a ledger announces the changes of such records: caches of other processes depend on them.
+    pub const fn is_announced(self) -> bool {
+        matches!(
+            self,
+            Self::AppendedText
+                | Self::Delivery
+                | Self::Parked
+                | Self::CompactedCalls
+                | Self::ObjectOwner
+                | Self::Outgoing
+                | Self::SharedCooldown
+                | Self::Continuity
+                | Self::Thinking
+                | Self::LearnedFact
+        )
+    }
+
     /// Every kind.
     pub const ALL: [Self; 23] = [
         Self::Principal,

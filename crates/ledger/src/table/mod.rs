@@ -1,7 +1,7 @@
 //! Tables: what is remembered between requests, in memory in front of a ledger.
 //!
-//! A table holds the rows of one kind of record. Whoever adds a thing that must be remembered says how a row is encoded and
-//! which policy it follows, and gets the cache, the reads, the background writes and the rules between them:
+//! A table holds the rows of one kind of record: their cache, their reads and their background writes. A new kind says how
+//! its rows are encoded, and which policy they follow. These rules hold for all:
 //!
 //! * Memory changes at once. The write waits in the queue of background writes, and no request waits for it.
 //! * What this process has stored is newer than what a read finds, unless the row says otherwise.
@@ -34,10 +34,7 @@ use crate::{
     principal::Principal,
 };
 
-/// The most principals whose failed reads are remembered.
-const FAILED_READS_MAX: u64 = 20_000;
-
-/// What the tables of one process share. Cheap to clone.
+/// The ledger, the queue and the counter that all tables of a process share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TableParts {
     ledger: Arc<dyn Ledger>,
@@ -68,24 +65,24 @@ impl TableParts {
 
 /// The most that a table has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum MemoryLimit {
     /// This number of rows.
     Rows(u64),
     /// This number of bytes, as [`StoredRow::byte_len`] counts them.
     Bytes(u64),
 }
 
-/// What memory concludes from the set of principals with rows.
+/// The principals that have rows.
 #[derive(Clone, Debug)]
-pub enum Owners {
-    /// There is no set: every principal may have rows.
-    Unknown,
+pub enum KnownPrincipals {
+    /// There is no set of them: every principal may have rows.
+    Any,
     /// A principal that is not in the set has no rows. The ledger announces the changes of other processes to this kind, so
     /// that what was read holds until the next one.
     Announced(RecordOwners),
-    /// A principal that is not in the set has no rows, unless other processes use the ledger: one of them may have stored
-    /// the first row a moment ago.
-    Exclusive(RecordOwners),
+    /// A principal that is not in the set has no rows, as long as no other process uses the ledger: it might have stored the
+    /// first row a moment ago.
+    Unannounced(RecordOwners),
 }
 
 /// The policy of a table.
@@ -94,23 +91,21 @@ pub struct TablePolicy {
     /// The kind of the records.
     pub kind: RecordKind,
     /// The most in memory.
-    pub room: Room,
+    pub memory: MemoryLimit,
     /// The lifetime of a row in memory.
     pub lifetime: Lifetime,
     /// The lifetime of a record in the ledger.
     pub record_ttl: Duration,
     /// The principals with rows.
-    pub owners: Owners,
-    /// `true` if memory keeps that there is no row, as long as no other process can write one unseen.
-    pub keeps_misses: bool,
+    pub principals: KnownPrincipals,
+    /// `true` if memory also has that a row does not exist, where no other process can write it unnoticed.
+    pub caches_absence: bool,
     /// `true` if rows are stored only in a ledger that outlives the process.
     pub needs_lasting_ledger: bool,
     /// `true` if a row of memory is written again once a read finds that its record is gone.
     pub restores_lost: bool,
     /// The limit of records that one principal may write in a day. `None` if something else bounds them.
     pub daily: Option<DailyWrites>,
-    /// The time after a failed read of a principal's rows in which none is tried again.
-    pub pause: Option<Duration>,
 }
 
 /// A table of rows. The handle is cheap to clone.
@@ -119,11 +114,9 @@ pub struct Table<V>(Arc<TableState<V>>);
 struct TableState<V> {
     parts: TableParts,
     policy: TablePolicy,
-    /// Decides whose rows are stored and read. `None` for the table that decides it.
+    /// The callers whose rows are stored and read. `None` in their own table, which takes any principal.
     callers: Option<VerifiedCallers>,
     rows: DigestCache<RecordKey, Entry<V>>,
-    /// The principals whose rows could not be read a moment ago.
-    failed: DigestCache<Principal, ()>,
 }
 
 impl<V> fmt::Debug for TableState<V> {
@@ -149,21 +142,23 @@ impl<V> Clone for Table<V> {
 impl<V: StoredRow> Table<V> {
     /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
     pub fn new(parts: &TableParts, callers: &VerifiedCallers, policy: TablePolicy) -> Self {
-        Self::with_gate(parts, Some(callers.clone()), policy)
+        Self::for_callers(parts, Some(callers.clone()), policy)
     }
 
-    fn with_gate(parts: &TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
-        let rows = match policy.room {
-            Room::Rows(max) => DigestCache::new(max, policy.lifetime),
-            Room::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
+    fn for_callers(parts: &TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
+        debug_assert!(
+            policy.kind.is_announced() || !matches!(policy.principals, KnownPrincipals::Announced(_)),
+            "no process is told of changes of this kind"
+        );
+        let rows = match policy.memory {
+            MemoryLimit::Rows(max) => DigestCache::new(max, policy.lifetime),
+            MemoryLimit::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
         };
-        let pause = policy.pause.unwrap_or_default();
         Self(Arc::new(TableState {
             parts: parts.clone(),
             policy,
             callers,
             rows,
-            failed: DigestCache::new(FAILED_READS_MAX, Lifetime::SinceWrite(pause)),
         }))
     }
 
@@ -174,9 +169,11 @@ impl<V: StoredRow> Table<V> {
 
     /// Returns `true` if any process has records of this kind, or if that is unknown. Does not wait.
     pub fn may_have_any(&self) -> bool {
-        match &self.0.policy.owners {
-            Owners::Unknown => true,
-            Owners::Announced(owners) | Owners::Exclusive(owners) => owners.may_have_any(self.0.policy.kind),
+        match &self.0.policy.principals {
+            KnownPrincipals::Any => true,
+            KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) => {
+                owners.may_have_any(self.0.policy.kind)
+            }
         }
     }
 
@@ -192,9 +189,11 @@ impl<V: StoredRow> Table<V> {
 
     /// Returns `true` if the principal is known to have had rows. Does not wait.
     pub fn has_known(&self, principal: Principal) -> bool {
-        match &self.0.policy.owners {
-            Owners::Unknown => false,
-            Owners::Announced(owners) | Owners::Exclusive(owners) => owners.has_known(self.0.policy.kind, principal),
+        match &self.0.policy.principals {
+            KnownPrincipals::Any => false,
+            KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) => {
+                owners.has_known(self.0.policy.kind, principal)
+            }
         }
     }
 
@@ -216,7 +215,8 @@ impl<V: StoredRow> Table<V> {
                     RowChange::Remember(row) => (row, None),
                     RowChange::Store(row, how) => (row, Some(how)),
                 };
-                is_stored |= how.is_some();
+                // In a ledger that outlives no process nobody has such rows.
+                is_stored |= how.is_some() && (self.0.is_writer(principal) || !self.0.policy.needs_lasting_ledger);
                 let how = how.filter(|_| self.0.is_writer(principal) && self.0.counts_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
                 if let Some(how) = how {
@@ -232,7 +232,7 @@ impl<V: StoredRow> Table<V> {
         }
         if is_stored {
             // Before the write, which is about to come.
-            self.0.note_owner(principal);
+            self.0.note_principal(principal);
         }
         self.0.parts.later.queue_writes(steps);
     }
@@ -241,7 +241,9 @@ impl<V: StoredRow> Table<V> {
     pub fn is_certain(&self, principal: Principal, name: RecordName) -> bool {
         let state = self.0.state_of(principal);
         let entry = self.0.rows.get(&self.0.key(principal, name));
-        state == RecordState::Absent || entry.is_some_and(|entry| self.0.is_final(&entry, state))
+        state == RecordState::Absent
+            || (self.0.policy.needs_lasting_ledger && !self.0.parts.ledger.survives_restart())
+            || entry.is_some_and(|entry| self.0.is_final(&entry, state))
     }
 
     /// Stores rows that are named by their content, so that a record never changes. Does not wait, and memory keeps none.
@@ -251,7 +253,7 @@ impl<V: StoredRow> Table<V> {
         if !self.0.is_writer(principal) {
             return;
         }
-        self.0.note_owner(principal);
+        self.0.note_principal(principal);
         let write = |row: V| {
             let value = row.encode().filter(|_| self.0.counts_write(principal))?;
             let key = self.0.key(principal, digest_of([&value[..]]));
@@ -311,19 +313,22 @@ impl<V: StoredRow> Table<V> {
         };
         if records.iter().any(Option::is_some) {
             // The ledger may not tell who has rows.
-            self.0.note_owner(principal);
+            self.0.note_principal(principal);
         }
-        for (key, record) in open.into_iter().zip(records) {
-            self.0.adopt(key, record, state);
-        }
-        // Read again, because an exchange may have changed a row during the read.
-        let rows = names.iter().map(|name| self.get(principal, *name));
+        let adopted = open.into_iter().zip(&records);
+        let mut adopted = adopted.map(|(key, record)| self.0.adopt(key, record.as_ref(), state));
+        let rows = entries.into_iter().map(|entry| match entry {
+            Some(entry) if self.0.is_final(&entry, state) => entry.row,
+            _ => adopted.next().flatten(),
+        });
         Ok(rows.collect())
     }
 
     /// Reads which principals have rows, and follows the changes of other processes, for as long as the ledger is in use.
-    pub async fn follow_owners(self) {
-        let (Owners::Announced(owners) | Owners::Exclusive(owners)) = self.0.policy.owners.clone() else {
+    pub async fn follow_principals(self) {
+        let (KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners)) =
+            self.0.policy.principals.clone()
+        else {
             return;
         };
         let ledger = Arc::downgrade(&self.0.parts.ledger);
@@ -341,15 +346,17 @@ impl<V: StoredRow> TableState<V> {
     /// Returns what is known of a principal's rows without a read.
     fn state_of(&self, principal: Principal) -> RecordState {
         let kind = self.policy.kind;
-        match &self.policy.owners {
-            Owners::Announced(owners) => owners.state_of(kind, principal),
-            Owners::Exclusive(owners) if self.parts.ledger.is_exclusive() => owners.state_of(kind, principal),
-            Owners::Unknown | Owners::Exclusive(_) => RecordState::Unknown,
+        match &self.policy.principals {
+            KnownPrincipals::Announced(owners) => owners.state_of(kind, principal),
+            KnownPrincipals::Unannounced(owners) if self.parts.ledger.is_exclusive() => {
+                owners.state_of(kind, principal)
+            }
+            KnownPrincipals::Any | KnownPrincipals::Unannounced(_) => RecordState::Unknown,
         }
     }
 
-    fn note_owner(&self, principal: Principal) {
-        if let Owners::Announced(owners) | Owners::Exclusive(owners) = &self.policy.owners {
+    fn note_principal(&self, principal: Principal) {
+        if let KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) = &self.policy.principals {
             owners.note(self.policy.kind, principal);
         }
     }
@@ -404,9 +411,6 @@ impl<V: StoredRow> TableState<V> {
         if principal == Principal::NONE || self.policy.needs_lasting_ledger && !self.parts.ledger.survives_restart() {
             return Ok(None);
         }
-        if self.policy.pause.is_some() && self.failed.contains_key(&principal) {
-            return Err(Unread);
-        }
         let asked = async {
             // Only verified callers have records.
             if let Some(callers) = &self.callers
@@ -417,46 +421,56 @@ impl<V: StoredRow> TableState<V> {
             read.await.map(Some)
         };
         let found = asked.await;
-        if found.is_err() {
+        // A caller that cannot be verified is counted by the table that wanted to know it.
+        if found.is_err() && self.callers.is_some() {
             self.parts.counter.count_missed_read();
-            if self.policy.pause.is_some() {
-                self.failed.insert(&principal, ());
-            }
         }
         found
     }
 
-    /// Takes over what a read has found. `state` is that of the principal's records before the read.
-    fn adopt(&self, key: RecordKey, record: Option<Record>, state: RecordState) {
+    /// Takes over what a read has found, and returns the row. `state` is that of the principal's records before the read.
+    fn adopt(&self, key: RecordKey, record: Option<&Record>, state: RecordState) -> Option<V> {
         let seen = match state {
-            RecordState::Present(stamp) if matches!(self.policy.owners, Owners::Announced(_)) => Seen::At(stamp),
+            RecordState::Present(stamp) if matches!(self.policy.principals, KnownPrincipals::Announced(_)) => {
+                Seen::At(stamp)
+            }
             _ => Seen::Once,
         };
         // What is not found may be written by another process at any time, unless that is announced.
-        let is_certain = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
-        let keeps_miss = self.policy.keeps_misses && is_certain;
+        let is_noticed = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
+        let caches_absence = self.policy.caches_absence && is_noticed;
         let owner = Principal::from_bytes(key.principal);
-        let mut steps = Vec::new();
+        let (mut steps, mut adopted) = (Vec::new(), None);
         self.rows.change(&key, |known| {
-            let read = record.as_ref().and_then(|record| V::decode(record));
-            if known.is_none() && read.is_none() && !keeps_miss {
+            // A record that this version cannot read is never replaced: its version counts as unknown.
+            let read = record
+                .as_ref()
+                .and_then(|record| Some((V::decode(record)?, record.version)));
+            if known.is_none() && read.is_none() && !caches_absence {
                 return EntryChange::Keep;
             }
             let known = known.unwrap_or_default();
-            let version = record.map_or(known.version, |record| record.version);
-            let row = match (known.row, read) {
-                (Some(own), Some(read)) => Some(own.merged(read)),
+            // The version stays with the row: only a record that memory has in this form may be replaced.
+            let (row, version) = match (known.row, read) {
+                (Some(own), Some((read, _))) => (Some(own.merged(read)), known.version),
                 (Some(own), None) => {
-                    if self.policy.restores_lost && self.is_writer(owner) && self.counts_write(owner) {
+                    if self.policy.restores_lost
+                        && record.is_none()
+                        && self.is_writer(owner)
+                        && self.counts_write(owner)
+                    {
                         steps = self.steps(key, &own, RowWrite::Insert, 0);
                     }
-                    Some(own)
+                    (Some(own), known.version)
                 }
-                (None, read) => read,
+                (None, Some((read, version))) => (Some(read), version),
+                (None, None) => (None, 0),
             };
+            adopted.clone_from(&row);
             EntryChange::Put(Entry { row, version, seen })
         });
         self.parts.later.queue_writes(steps);
+        adopted
     }
 }
 
@@ -508,21 +522,21 @@ mod tests {
     impl Process {
         fn over(ledger: &Arc<dyn Ledger>) -> Self {
             let (writes, worker) = write_behind(Arc::clone(ledger), NoCounter);
+            #[expect(clippy::disallowed_methods, reason = "no server drains in a test")]
             drop(tokio::spawn(worker.run()));
             let parts = TableParts::new(ledger, &writes, NoCounter);
             let callers = VerifiedCallers::new(&parts);
             callers.mark_verified(WHO);
             let policy = TablePolicy {
                 kind: RecordKind::Thinking,
-                room: Room::Rows(100),
+                memory: MemoryLimit::Rows(100),
                 lifetime: Lifetime::Unlimited,
                 record_ttl: Duration::from_secs(60),
-                owners: Owners::Unknown,
-                keeps_misses: true,
+                principals: KnownPrincipals::Any,
+                caches_absence: true,
                 needs_lasting_ledger: false,
                 restores_lost: true,
                 daily: None,
-                pause: None,
             };
             Self {
                 table: Table::new(&parts, &callers, policy),
@@ -537,7 +551,7 @@ mod tests {
         }
 
         async fn load(&self, who: Principal) -> Option<u8> {
-            let by = Instant::now() + Duration::from_secs(1);
+            let by = clock::now() + Duration::from_secs(1);
             let rows = self.table.load(who, &[NAME], by).await.unwrap();
             rows[0].map(|row| row.0)
         }
@@ -559,8 +573,8 @@ mod tests {
         for (how, of_other, of_own) in [
             (RowWrite::Insert, (1, 1), (1, 1)),
             // Memory of the second process knows no version.
-            (RowWrite::Over, (1, 1), (3, 2)),
-            (RowWrite::OverFirst, (2, 2), (2, 2)),
+            (RowWrite::ReplaceKnown, (1, 1), (3, 2)),
+            (RowWrite::ReplaceFirst, (2, 2), (2, 2)),
         ] {
             let ledger = ledger();
             let (one, other) = (Process::over(&ledger), Process::over(&ledger));

@@ -9,6 +9,9 @@ use crate::ledger::{CommitStep, Moment, Record, RecordKey, RecordsStamp};
 /// The version of a record that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
+/// The bytes that an entry counts, with or without a row.
+const ENTRY_BYTES: usize = 192;
+
 /// A row of a table.
 pub trait StoredRow: Clone + Send + Sync + 'static {
     /// Returns the value of the record. `None` if the row is never stored.
@@ -23,7 +26,7 @@ pub trait StoredRow: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Returns the row that stays of the one in memory and one that was read. By default what this process knows is newer.
+    /// Combines the row in memory with the one that was read. By default the one in memory is newer, and stays.
     #[must_use]
     fn merged(self, _read: Self) -> Self {
         self
@@ -34,7 +37,7 @@ pub trait StoredRow: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Returns the bytes that the row counts in a table whose room is in bytes.
+    /// Returns the bytes of the row beside those of its entry, for a limit in bytes.
     fn byte_len(&self) -> usize {
         0
     }
@@ -51,15 +54,15 @@ pub enum RowChange<V> {
     Store(V, RowWrite),
 }
 
-/// The way in which a row is written. None replaces what another process has written meanwhile.
+/// The way in which a row is written, if a record of its name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowWrite {
-    /// The first record of the name stays.
+    /// It stays.
     Insert,
-    /// Over the version that memory knows, if any.
-    Over,
-    /// Over the first version of the record.
-    OverFirst,
+    /// It is replaced in the version that memory knows. Another one stays.
+    ReplaceKnown,
+    /// It is replaced in its first version, whichever process has written that.
+    ReplaceFirst,
 }
 
 impl RowWrite {
@@ -67,8 +70,8 @@ impl RowWrite {
     pub(super) fn steps(self, key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> Vec<CommitStep> {
         let replaced = match self {
             Self::Insert => None,
-            Self::Over => (version > 0).then_some(version),
-            Self::OverFirst => Some(FIRST_VERSION),
+            Self::ReplaceKnown => (version > 0).then_some(version),
+            Self::ReplaceFirst => Some(FIRST_VERSION),
         };
         // The record may be missing all the same: its write was lost, or it has expired.
         let insert = CommitStep::insert_record(key, value.clone(), expires_at);
@@ -91,7 +94,7 @@ pub(super) fn renewal_steps(key: RecordKey, value: Bytes, expires_at: Moment) ->
     [remove, CommitStep::insert_record(key, value, expires_at)]
 }
 
-/// What memory knows of one name.
+/// The cached state of one record.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<V> {
     /// The row. `None` if there is none.
@@ -125,6 +128,7 @@ impl<V> Default for Entry<V> {
 
 impl<V: StoredRow> Entry<V> {
     pub(super) fn byte_len(&self) -> usize {
-        self.row.as_ref().map_or(0, StoredRow::byte_len)
+        let row = self.row.as_ref().map_or(0, StoredRow::byte_len);
+        row.saturating_add(ENTRY_BYTES)
     }
 }

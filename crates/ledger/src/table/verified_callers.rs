@@ -7,7 +7,7 @@ use std::{collections::HashSet, time::Duration};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::{Owners, Room, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy};
+use super::{KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy};
 use crate::{
     clock,
     digest_cache::Lifetime,
@@ -61,18 +61,17 @@ impl VerifiedCallers {
     pub fn new(parts: &TableParts) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Principal,
-            room: Room::Rows(CALLERS_MAX),
+            memory: MemoryLimit::Rows(CALLERS_MAX),
             lifetime: Lifetime::SinceWrite(MEMORY_TTL),
             record_ttl: RECORD_TTL,
-            owners: Owners::Unknown,
+            principals: KnownPrincipals::Any,
             // Anybody can invent credentials, which would push the verified ones out of memory.
-            keeps_misses: false,
+            caches_absence: false,
             needs_lasting_ledger: false,
             restores_lost: false,
             daily: None,
-            pause: None,
         };
-        Self(Table::with_gate(parts, None, policy))
+        Self(Table::for_callers(parts, None, policy))
     }
 
     /// Marks a caller as verified: a provider has answered it with success. Ignores callers without a credential.

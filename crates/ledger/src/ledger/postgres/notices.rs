@@ -5,7 +5,7 @@
 use tokio_postgres::types::Type;
 
 use super::{batch::TableChange, rows::Parameter};
-use crate::ledger::{RecordChange, RecordKey, RecordKind, columns::kind_from_number};
+use crate::ledger::{RecordChange, RecordKey, columns::kind_from_number};
 
 /// The channel of the notifications.
 pub(super) const CHANNEL: &str = "antiphon_changes";
@@ -49,7 +49,7 @@ impl ReplicaId {
             .map(|(_, record)| &record.key);
         let told: Vec<&RecordKey> = written
             .chain(&change.deleted)
-            .filter(|key| is_announced(key.kind))
+            .filter(|key| key.kind.is_announced())
             .collect();
         let text = |keys: &[&RecordKey]| {
             let changes = keys.iter().map(|key| {
@@ -89,23 +89,6 @@ pub(super) fn notify_parameters(texts: &Vec<String>) -> [Parameter<'_>; 1] {
     [(texts, Type::TEXT_ARRAY)]
 }
 
-/// Returns `true` if caches of other replicas depend on records of this kind.
-const fn is_announced(kind: RecordKind) -> bool {
-    matches!(
-        kind,
-        RecordKind::AppendedText
-            | RecordKind::Delivery
-            | RecordKind::Parked
-            | RecordKind::CompactedCalls
-            | RecordKind::ObjectOwner
-            | RecordKind::Outgoing
-            | RecordKind::SharedCooldown
-            | RecordKind::Continuity
-            | RecordKind::Thinking
-            | RecordKind::LearnedFact
-    )
-}
-
 /// Reads a change. `None` if it is damaged, and `Some(None)` for a kind that this version does not know.
 #[expect(clippy::option_option, reason = "both are results of one parse")]
 fn read_change(digits: &[u8]) -> Option<Option<RecordChange>> {
@@ -127,7 +110,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::ledger::{MOMENT_MAX, Moment, Record};
+    use crate::ledger::{MOMENT_MAX, Moment, Record, RecordKind};
 
     fn key(kind: RecordKind, byte: u8) -> RecordKey {
         RecordKey {
