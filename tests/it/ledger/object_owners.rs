@@ -63,6 +63,21 @@ fn who(name: &str) -> Caller {
     Caller::of_account(Principal::of_token(&PrincipalKey::new([7; 32]), name))
 }
 
+/// A look-up in vain is remembered, but says nothing about an answer that mentions the object later.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_looked_up_in_vain_has_no_owner() {
+    let process = Process::over(&durable());
+    process.callers.mark_verified(who("ann"));
+    process.note(who("ann"), "file-1", "a");
+    assert_eq!(process.owner(who("ann"), "openai", "file-2").await, None);
+    let scope = ObjectScope {
+        caller: who("ann"),
+        upstream: "openai",
+    };
+    let has_owner = |id: &[u8]| process.owners.has_owner(who("ann"), scope.object_name(id).unwrap());
+    assert!(has_owner(b"file-1") && !has_owner(b"file-2"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_outlives_the_process_for_its_caller_and_upstream() {
     let ledger = durable();
