@@ -116,7 +116,7 @@ impl CarriedValues {
     }
 }
 
-/// Access to the carried values of a [`RecallStore`].
+/// Access to the carried values of a [`RecallStore`](super::RecallStore).
 #[derive(Clone, Copy, Debug)]
 pub struct ContinuityStore<'s>(pub(super) &'s RecallStoreState);
 
