@@ -47,7 +47,7 @@ struct RestRecord {
     model: Option<Box<str>>,
     disables: bool,
     named: bool,
-    failed_at: u64,
+    refused_at: u64,
     until: u64,
     ended_before: u64,
 }
@@ -160,7 +160,7 @@ impl StoredCooldown {
             "model": self.model,
             "disables": self.disables,
             "named": self.is_named,
-            "failed_at": millis(self.failed_at),
+            "refused_at": millis(self.failed_at),
             "until": millis(self.until),
             "ended_before": millis(self.ended_before),
         });
@@ -180,7 +180,7 @@ impl StoredCooldown {
             model: record.model,
             disables: record.disables,
             is_named: record.named,
-            failed_at: Moment::from_millis(record.failed_at),
+            failed_at: Moment::from_millis(record.refused_at),
             until: Moment::from_millis(record.until),
             ended_before: Moment::from_millis(record.ended_before),
         })
@@ -223,6 +223,24 @@ mod tests {
             until: Duration::from_secs(until),
             ended_before: Moment::ZERO,
         }
+    }
+
+    /// Replicas of another version read it, so that the text and the name may never change.
+    #[test]
+    fn the_text_of_a_record_stays() {
+        let text = concat!(
+            r#"{"version":1,"credential":"0707070707070707070707070707070707070707070707070707070707070707","#,
+            r#""reason":"rate_limit","model":"m","disables":false,"named":true,"refused_at":7000,"until":9000,"#,
+            r#""ended_before":0}"#
+        );
+        let cooldown = lasting(7, 9);
+        assert_eq!(cooldown.encode(), text.as_bytes());
+        assert_eq!(StoredCooldown::decode(text.as_bytes()), Some(cooldown.clone()));
+        let name = blake3::Hash::from_bytes(cooldown.key().name).to_hex();
+        assert_eq!(
+            name.as_str(),
+            "042cd7e7b8f40713c3785e995709d9ce83c07e8ac7c244c6fd3f1be7486044df"
+        );
     }
 
     fn ended(before: u64) -> StoredCooldown {
