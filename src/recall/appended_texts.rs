@@ -12,14 +12,14 @@ use std::{
 use bytes::{BufMut, Bytes};
 use tokio::time::{Instant, timeout_at};
 
-use super::{FIRST_VERSION, RecallStore, RecallStoreState};
+use super::{RecallStore, RecallStoreState};
 use crate::{
     auth::{Caller, Principal},
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        self, ChangeStamp, CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName,
-        Unread,
+        self, ChangeStamp, CommitOutcome, CommitStep, FIRST_VERSION, Moment, ROWS_MAX, Record, RecordKey, RecordKind,
+        RecordName, Unread,
     },
     repair::{Anchor, LateText},
 };

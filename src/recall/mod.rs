@@ -64,8 +64,6 @@ const ROW_BYTES: usize = 192;
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most rows of facts or shapes in memory, of 150 bytes and a little more each.
 const MEMORY_ROWS_MAX: u64 = 20_000;
-/// The version of a row that was inserted and not replaced since.
-const FIRST_VERSION: u64 = 1;
 
 /// The kinds of facts. Nothing is read for a caller without any.
 const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking];

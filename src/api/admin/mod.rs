@@ -110,7 +110,7 @@ pub struct AdminState {
 #[derive(Clone, Debug)]
 pub struct AdminService(Option<Running>);
 
-/// The parts of a running proxy that the admin listener shows on the admin listener.
+/// The parts of a running proxy that the admin listener shows.
 #[derive(Clone, Debug)]
 struct Running {
     parts: AdminState,

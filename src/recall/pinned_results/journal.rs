@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     auth::{Caller, PrincipalHash},
     digest::DigestHashBuilder,
-    ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey},
-    recall::{FIRST_VERSION, PinnedRow, ROW_BYTES},
+    ledger::{CommitStep, FIRST_VERSION, Moment, ROWS_MAX, Record, RecordKey},
+    recall::{PinnedRow, ROW_BYTES},
     repair::PinnedResult,
 };
 

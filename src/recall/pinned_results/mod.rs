@@ -20,14 +20,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{
-    AssignedResult, FIRST_VERSION, PinnedRow, ROW_BYTES, RecallScope, RecallStore, RecallStoreState, UNUSED_ROW_MAX,
-};
+use super::{AssignedResult, PinnedRow, ROW_BYTES, RecallScope, RecallStore, RecallStoreState, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     digest::digest_of,
     digest_cache::{DigestCache, Lifetime},
-    ledger::{CommitStep, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
+    ledger::{CommitStep, FIRST_VERSION, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
     repair::{CallKey, PinnedResult},
 };
 use journal::{PinJournal, RowState, SettledRow};

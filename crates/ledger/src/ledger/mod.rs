@@ -80,6 +80,9 @@ pub type Moment = Duration;
 /// The latest moment, in the year 2262. A later one is stored as this.
 pub const MOMENT_MAX: Moment = Duration::from_nanos(i64::MAX.unsigned_abs());
 
+/// The version of a record that was inserted and not replaced since.
+pub const FIRST_VERSION: u64 = 1;
+
 /// The name of a record within its kind and principal: a hash, or another unique id.
 pub type RecordName = [u8; 32];
 

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::ledger::{CommitStep, Moment, Record, RecordKey, RecordsStamp};
-
-/// The version of a record that was inserted and not replaced since.
-const FIRST_VERSION: u64 = 1;
+use crate::ledger::{CommitStep, FIRST_VERSION, Moment, Record, RecordKey, RecordsStamp};
 
 /// The bytes that an entry counts, with or without a row.
 const ENTRY_BYTES: usize = 192;
@@ -110,7 +107,7 @@ pub(super) struct Entry<V> {
 pub(super) enum Seen {
     /// It was never read.
     Never,
-    /// It was read once.
+    /// It was read, but no state was known then, or the changes of its kind are not announced.
     Once,
     /// It was read in this state of the principal's records.
     At(RecordsStamp),
