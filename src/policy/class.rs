@@ -134,7 +134,7 @@ pub enum CooldownSubject {
     Organisation,
 }
 
-/// What follows from the reason of a cooldown.
+/// The consequences of a cooldown's reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonRules {
     /// The part of the profile that it concerns.
@@ -146,7 +146,7 @@ pub struct ReasonRules {
 }
 
 impl CooldownReason {
-    /// Returns what follows from the reason.
+    /// Returns the consequences of the reason.
     pub const fn rules(self) -> ReasonRules {
         use CooldownSubject::{Account, Credential, Organisation};
         let (subject, is_limit, needs_operator) = match self {

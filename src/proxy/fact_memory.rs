@@ -1,4 +1,4 @@
-//! Facts learned from providers' answers, in memory: about rules, calls, thinking, values and lost responses.
+//! Facts learned from providers' answers, in memory: about rules, calls, bound thinking, values and lost responses.
 //!
 //! Their number is bounded, and each read renews the lifetime of its fact. A fact learned from one caller's accepted
 //! resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer. The ledger has

@@ -169,7 +169,11 @@ impl ContinuityStore<'_> {
             (_, Some(value)) => RowChange::Remember(ValueRow::noted(value)),
         };
         self.change(scope, [(record_name(scope, name), note)]);
-        // A call that has just come was in no request without its value.
+        if !self.0.ledger.is_exclusive() {
+            return;
+        }
+        // A call that has just come was in no request without its value, so that its mark need not be read. Another process
+        // could set it unseen.
         let no_mark = |known: Option<&ValueRow>| match known {
             Some(_) => RowChange::Keep,
             None => RowChange::Remember(ValueRow::Nothing),
@@ -304,8 +308,11 @@ impl ContinuityStore<'_> {
         let marks = names.iter().map(|name| {
             // A mark of its own, because the value may still serve a refusal. Where the value may not be stored, no later
             // process can find it, so it needs no mark.
-            let value = rows.get(scope.caller.principal(), record_name(scope, *name));
-            let may_have_value = value.is_none_or(|row| row != ValueRow::Nothing);
+            let (principal, record) = (scope.caller.principal(), record_name(scope, *name));
+            let may_have_value = match rows.get(principal, record) {
+                Some(row) => row != ValueRow::Nothing,
+                None => !rows.is_certain(principal, record),
+            };
             let is_stored = may_have_value && self.may_store(*name, &CarriedValue::Text("".into()));
             let mark = move |known: Option<&ValueRow>| match known {
                 Some(ValueRow::Value { .. }) => RowChange::Keep,

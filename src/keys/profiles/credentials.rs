@@ -57,7 +57,7 @@ impl ProfileCredential {
         cell?.load_present().due
     }
 
-    /// Waits until the provider refuses the credential.
+    /// Waits until the provider rejects the credential.
     pub async fn await_rejection(&self) {
         match self.cell() {
             Some(cell) => cell.rejected.notified().await,

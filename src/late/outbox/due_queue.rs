@@ -145,7 +145,7 @@ impl DueQueue {
 
     /// Removes and returns a message that is due. It counts as untried until [`forget_untried`](Self::forget_untried).
     ///
-    /// What has waited for a place and what is newly due come in turn: a backlog for one receiver delays no other.
+    /// Messages that have waited for a place and newly due ones come in turn: a backlog for one receiver delays no other.
     pub(in crate::late) fn take_due(&self) -> Option<DueMessage> {
         let now = clock::now();
         let mut entries = self.lock_entries();
@@ -188,8 +188,8 @@ impl DueQueue {
 
     /// Returns the number of messages that were due `since` or before, and were not tried.
     ///
-    /// What waits for a place counts only if no try to its receiver has begun or ended after `since`. The messages that are
-    /// not in memory, for want of room or since the ledger could not be read, count as one, however many there are.
+    /// A message that waits for a place counts only if no try to its receiver has begun or ended after `since`. Those that
+    /// are not in memory, for want of room or since the ledger could not be read, count as one, however many there are.
     pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
         let entries = self.lock_entries();
         let due = entries.by_time.iter().take_while(|(at, _)| *at <= since);

@@ -80,7 +80,7 @@ pub enum BodyResult {
     },
     /// A result in another place.
     Elsewhere,
-    /// None.
+    /// No result.
     Nothing,
 }
 

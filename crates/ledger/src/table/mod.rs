@@ -68,7 +68,7 @@ impl TableParts {
 pub enum MemoryLimit {
     /// This number of rows.
     Rows(u64),
-    /// This number of bytes, as [`StoredRow::byte_len`] counts them.
+    /// This number of bytes: those of [`StoredRow::byte_len`], and 192 for each entry.
     Bytes(u64),
 }
 
@@ -104,7 +104,7 @@ pub struct TablePolicy {
     pub needs_lasting_ledger: bool,
     /// `true` if a row of memory is written again once a read finds that its record is gone.
     pub restores_lost: bool,
-    /// The limit of records that one principal may write in a day. `None` if something else bounds them.
+    /// The count of a principal's writes in a day, which is limited. `None` if something else bounds them.
     pub daily: Option<DailyWrites>,
 }
 
@@ -215,9 +215,10 @@ impl<V: StoredRow> Table<V> {
                     RowChange::Remember(row) => (row, None),
                     RowChange::Store(row, how) => (row, Some(how)),
                 };
+                let is_writer = how.is_some() && self.0.is_writer(principal);
                 // In a ledger that outlives no process nobody has such rows.
-                is_stored |= how.is_some() && (self.0.is_writer(principal) || !self.0.policy.needs_lasting_ledger);
-                let how = how.filter(|_| self.0.is_writer(principal) && self.0.counts_write(principal));
+                is_stored |= is_writer || (how.is_some() && !self.0.policy.needs_lasting_ledger);
+                let how = how.filter(|_| is_writer && self.0.counts_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
                 if let Some(how) = how {
                     steps.extend(self.0.steps(key, &row, how, known.version));
@@ -443,9 +444,7 @@ impl<V: StoredRow> TableState<V> {
         let (mut steps, mut adopted) = (Vec::new(), None);
         self.rows.change(&key, |known| {
             // A record that this version cannot read is never replaced: its version counts as unknown.
-            let read = record
-                .as_ref()
-                .and_then(|record| Some((V::decode(record)?, record.version)));
+            let read = record.and_then(|record| Some((V::decode(record)?, record.version)));
             if known.is_none() && read.is_none() && !caches_absence {
                 return EntryChange::Keep;
             }
