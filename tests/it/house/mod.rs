@@ -6,3 +6,4 @@ mod formats;
 pub(crate) mod legibility;
 pub(crate) mod published_names;
 mod refusal_rows;
+mod release_features;
