@@ -16,10 +16,10 @@ use tokio::{net::TcpListener, runtime::Handle};
 use crate::{
     api::admin,
     keys::credentials::{EndpointClient, RenewalTasks},
-    keys::profiles::{Profiles, SharedCooldownWorker, SharedCooldowns},
+    keys::profiles::{Profiles, SharedCooldownReader, SharedCooldowns},
     late::webhooks,
-    late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
-    ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker, WriteBehind, WriteBehindWorker},
+    late::{Dispatcher, LateSettings, LateStore, Messages},
+    ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{ObjectOwners, RecallSettings, RecallStore},
@@ -33,6 +33,7 @@ use crate::{
     table::{TableParts, VerifiedCallers},
     telemetry::{BodyLoad, MeasuredLedger, Telemetry, TraceExporter, watch_health},
     upstream::{RandomError, Sender, UpstreamSettings, system_tls_config},
+    writer::{self, Writer, WriterTask},
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
@@ -77,14 +78,13 @@ pub struct BackgroundWork {
     ledger_place: Option<String>,
     /// The writers of a database. `None` for another store.
     database_worker: Option<PostgresWorker>,
-    /// The worker that shares cooldowns of keys. `None` if no other process uses the ledger.
-    shared_cooldown_worker: Option<SharedCooldownWorker>,
-    write_behind_worker: WriteBehindWorker,
-    late_worker: LateWorker,
+    /// The task that reads the cooldowns of other processes. `None` if no other process uses the ledger.
+    shared_cooldown_reader: Option<SharedCooldownReader>,
+    writer_task: WriterTask,
     late: LateStore,
     answers: RecallStore,
     objects: ObjectOwners,
-    write_behind: WriteBehind,
+    writer: Writer,
 }
 
 /// Running background work.
@@ -92,8 +92,7 @@ pub struct BackgroundWork {
 pub struct RunningBackgroundWork {
     tasks: Tasks,
     late: LateStore,
-    answers: RecallStore,
-    write_behind: WriteBehind,
+    writer: Writer,
     telemetry: Telemetry,
 }
 
@@ -103,18 +102,16 @@ impl BackgroundWork {
         if let Some(worker) = self.database_worker {
             tasks.spawn_background(worker.run());
         }
-        if let Some(worker) = self.shared_cooldown_worker {
-            tasks.spawn_background(worker.run());
+        if let Some(reader) = self.shared_cooldown_reader {
+            tasks.spawn_background(reader.run());
         }
-        tasks.spawn_background(self.write_behind_worker.run());
-        tasks.spawn_background(self.late_worker.run());
+        tasks.spawn_background(self.writer_task.run());
         tasks.spawn_background(watch_health(
             Arc::clone(&self.ledger),
             self.ledger_place,
             telemetry.clone(),
         ));
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
-        tasks.spawn_background(self.answers.clone().write_pins());
         tasks.spawn_background(self.answers.clone().follow_owners());
         tasks.spawn_background(self.answers.clone().join_chains());
         tasks.spawn_background(self.objects.follow_holders());
@@ -122,8 +119,7 @@ impl BackgroundWork {
         RunningBackgroundWork {
             tasks,
             late: self.late,
-            answers: self.answers,
-            write_behind: self.write_behind,
+            writer: self.writer,
             telemetry,
         }
     }
@@ -149,19 +145,9 @@ impl RunningBackgroundWork {
 
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
-        let flush = async {
-            // Side by side, so that none waits for a write of another that goes on failing. What the first two leave to
-            // background writes is flushed after them.
-            tokio::join!(
-                self.late.finish_jobs(),
-                self.answers.flush_pins(),
-                self.write_behind.finish()
-            );
-            self.write_behind.flush().await;
-        };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.
         let (flushed, exported) = tokio::join!(
-            tokio::time::timeout(FLUSH_TIMEOUT, flush),
+            tokio::time::timeout(FLUSH_TIMEOUT, self.writer.finish()),
             tokio::time::timeout(FLUSH_TIMEOUT, self.telemetry.flush_traces()),
         );
         if flushed.is_err() {
@@ -199,8 +185,8 @@ impl LedgerServices {
     ) -> Self {
         // All access from here on is counted and timed.
         let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
-        let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), telemetry.clone());
-        let parts = TableParts::new(&ledger, &write_behind, telemetry.clone());
+        let (writer, writer_task) = writer::writer(Arc::clone(&ledger), telemetry.clone());
+        let parts = TableParts::new(&ledger, &writer, telemetry.clone());
         let callers = VerifiedCallers::new(&parts);
         let recall_settings = RecallSettings {
             record_ttl: settings.ttl,
@@ -208,19 +194,18 @@ impl LedgerServices {
         };
         let answers = RecallStore::new(&parts, callers.clone(), telemetry.clone(), recall_settings);
         let objects = ObjectOwners::new(&parts, &callers);
-        let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
-        let (shared_cooldowns, shared_cooldown_worker) = SharedCooldowns::over_ledger(&ledger).unzip();
+        let late = LateStore::new(&parts, callers, settings, telemetry.clone());
+        let (shared_cooldowns, shared_cooldown_reader) = SharedCooldowns::over_ledger(&parts).unzip();
         let background_work = BackgroundWork {
             ledger,
             ledger_place: None,
             database_worker: None,
-            shared_cooldown_worker,
-            write_behind_worker,
-            late_worker,
+            shared_cooldown_reader,
+            writer_task,
             late: late.clone(),
             answers: answers.clone(),
             objects: objects.clone(),
-            write_behind,
+            writer,
         };
         Self {
             late,

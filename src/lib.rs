@@ -88,8 +88,9 @@
 //! * When is a credential renewed? `keys/credential_source`, then `keys/credentials`. Which one is in use?
 //!   `keys/profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
-//!   `ledger/sqlite`. Which tables are they? `ledger/postgres/schema.rs`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
-//!   `ledger/health.rs`. What waits while it is checked? `ledger/sqlite/first_check.rs`.
+//!   `ledger/sqlite`. Which tables are they? `ledger/postgres/schema.rs`. When is it degraded? `ledger/health.rs`.
+//!   What waits while it is checked? `ledger/sqlite/first_check.rs`. Which background write is lost first?
+//!   `writer/loss_order.rs`.
 //! * Why does a body wait, or get 503? `server/budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show? `api/admin/views`, `telemetry/dashboard`, `api/admin/page`.
@@ -121,7 +122,7 @@ pub mod upstream;
 use antiphon_core::digest;
 pub use antiphon_core::{check, conversation, labels, repair, splice, wire, work};
 use antiphon_ledger::digest_cache;
-pub use antiphon_ledger::{clock, ledger, table};
+pub use antiphon_ledger::{clock, ledger, table, writer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

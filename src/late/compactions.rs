@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    LateError, LateStore, QueuedJob,
+    LateError, LateStore,
     jobs::LateJob,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
@@ -15,6 +15,7 @@ use crate::{
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{ChangeStamp, CommitStep, RecordKey, RecordKind, Unread, read_by, update_records},
     session::LaneId,
+    writer::QueuedUpdate,
 };
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
@@ -45,7 +46,7 @@ impl Compactions<'_> {
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
     /// Returns the job of their write, or `None` if they were noted before.
-    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedJob> {
+    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedUpdate> {
         // Clients with one key may choose the same session names.
         let is_known = !caller.is_shared() && self.0.0.callers.is_verified_in_memory(caller);
         if !self.0.is_used() || calls.is_empty() || !is_known {

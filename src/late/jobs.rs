@@ -1,4 +1,4 @@
-//! Jobs of the background writer.
+//! Jobs of late results for the background writer.
 
 use std::fmt;
 
@@ -9,13 +9,11 @@ use crate::{
     auth::Principal,
     ledger::{Index, Moment, RecordKey, RecordKind, RecordName},
     session::LaneId,
+    writer::Subject,
 };
 
 /// Bytes that a job or a call counts in addition to its texts.
 const JOB_BYTES: usize = 512;
-
-/// A call, a call id or a lane that jobs are about. Jobs about the same one run in their order.
-pub(super) type JobSubject = [u8; 32];
 
 /// A call to be recorded.
 #[derive(Clone, Debug)]
@@ -27,7 +25,7 @@ pub struct NewCall {
     pub(super) observed: [u8; 32],
 }
 
-/// A job of the worker.
+/// A job.
 pub enum LateJob {
     /// Records the calls of one turn, and settles results that are parked for them.
     Record(Vec<NewCall>),
@@ -60,24 +58,24 @@ pub enum LateJob {
 
 impl LateJob {
     /// Returns what the job is about.
-    pub(super) fn subjects(&self) -> Vec<JobSubject> {
+    pub(super) fn subjects(&self) -> Vec<Subject> {
         match self {
             Self::Record(calls) => {
-                let subjects = |new: &NewCall| [call_subject(&new.call.id), new.key.name];
+                let subjects = |new: &NewCall| [call_subject(&new.call.id), Subject::of_name(new.key.name)];
                 calls.iter().flat_map(subjects).collect()
             }
             Self::Answered(_, names, call, _) => {
-                let names = names.iter().copied();
+                let names = names.iter().copied().map(Subject::of_name);
                 names.chain([call_subject(&call.id)]).collect()
             }
-            Self::Read(principal, _) => vec![*principal.as_bytes()],
-            Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
+            Self::Read(principal, _) => vec![Subject::of_name(*principal.as_bytes())],
+            Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![Subject::of_name(*name)],
             Self::Settle(index) => vec![index_subject(*index)],
-            Self::Compacted(_, lane, _) | Self::LaneSign(_, lane, _) => vec![*lane.as_bytes()],
+            Self::Compacted(_, lane, _) | Self::LaneSign(_, lane, _) => vec![Subject::of_name(*lane.as_bytes())],
             Self::StoreMessage(key, _)
             | Self::RemoveMessage(key)
             | Self::StoreCancel(key, _)
-            | Self::RemoveCancel(key) => vec![key.name],
+            | Self::RemoveCancel(key) => vec![Subject::of_name(key.name)],
         }
     }
 
@@ -122,14 +120,6 @@ impl LateJob {
         }
     }
 
-    /// Returns the calls that the job records, if that is what it does.
-    pub(super) fn recorded_calls(&self) -> Option<&[NewCall]> {
-        match self {
-            Self::Record(calls) => Some(calls),
-            _ => None,
-        }
-    }
-
     /// Returns the kind of the records that a lost job does not write, and their number.
     pub(super) fn lost_records(&self) -> (RecordKind, usize) {
         match self {
@@ -148,17 +138,17 @@ impl LateJob {
 }
 
 /// Returns the subject of all calls with this id.
-pub(super) fn call_subject(call_id: &[u8]) -> JobSubject {
+pub(super) fn call_subject(call_id: &[u8]) -> Subject {
     index_subject(call_index(call_id))
 }
 
 /// Returns the subject of all calls with an id. It is no name of a record, which is a whole hash.
-fn index_subject(index: Index) -> JobSubject {
-    let mut subject = [0; 32];
-    for (to, from) in subject.iter_mut().zip(index) {
+fn index_subject(index: Index) -> Subject {
+    let mut name = [0; 32];
+    for (to, from) in name.iter_mut().zip(index) {
         *to = from;
     }
-    subject
+    Subject::of_name(name)
 }
 
 impl fmt::Debug for LateJob {

@@ -22,8 +22,6 @@ mod event_kind;
 mod events;
 mod feed;
 mod intents;
-mod job_queue;
-mod job_worker;
 mod jobs;
 mod json_pointer;
 mod leave_reason;
@@ -57,7 +55,7 @@ mod webhook;
 pub mod webhooks;
 mod worker;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 
@@ -76,7 +74,6 @@ pub use error::LateError;
 pub use event_kind::{EventKind, EventSubject};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
-pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use leave_reason::LeaveReason;
@@ -99,14 +96,18 @@ pub use webhook::WebhookSettings;
 use crate::{
     auth::{Caller, Owner, PrincipalKey},
     clock,
-    ledger::{Ledger, RecordName, Unread},
+    ledger::{RecordName, Unread},
     session::{LaneId, session_hash},
-    table::VerifiedCallers,
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::QueuedUpdate,
 };
 use matching::Service;
 use store_inner::LateStoreInner;
-use worker::LateWriter;
+use worker::QueuedLateJob;
+
+/// Longest time that a request about a call waits for what is queued about it.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
@@ -119,19 +120,9 @@ impl fmt::Debug for LateStore {
 }
 
 impl LateStore {
-    /// Creates the store over a ledger, and its background worker. The worker must run as long as the process lives.
-    pub fn new(
-        ledger: Arc<dyn Ledger>,
-        callers: VerifiedCallers,
-        settings: LateSettings,
-        telemetry: Telemetry,
-    ) -> (Self, LateWorker) {
-        let (jobs, queued) = job_worker::job_queue();
-        let late = Self(Arc::new(LateStoreInner::new(
-            ledger, callers, settings, telemetry, jobs,
-        )));
-        let writer = LateWriter(Arc::downgrade(&late.0));
-        (late, LateWorker::new(writer, queued))
+    /// Creates the store over the ledger of `parts`.
+    pub fn new(parts: &TableParts, callers: VerifiedCallers, settings: LateSettings, telemetry: Telemetry) -> Self {
+        Self(Arc::new(LateStoreInner::new(parts, callers, settings, telemetry)))
     }
 
     /// Returns the key under which names of callers are hashed.
@@ -275,15 +266,20 @@ impl LateStore {
         self.0.feed.subscribe(caller.principal())
     }
 
-    /// Waits until the worker has finished every job that is queued now.
+    /// Waits until everything that is queued for the ledger now is done or lost.
     pub async fn flush_jobs(&self) {
-        self.0.jobs.flush().await;
+        self.0.writer.flush().await;
     }
 
-    /// Retries every failed job at once, and waits until the worker has finished every job that is queued now.
-    pub async fn finish_jobs(&self) {
-        self.0.jobs.retry_now();
-        self.flush_jobs().await;
+    /// Waits until the jobs about the calls of this id are done or lost, for a second at most.
+    ///
+    /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
+    async fn await_call(&self, call_id: &[u8]) {
+        let deadline = clock::now() + CALL_WAIT_MAX;
+        self.0
+            .writer
+            .await_subject(&jobs::call_subject(call_id), deadline)
+            .await;
     }
 
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
@@ -352,15 +348,9 @@ impl LateStore {
         tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
     }
 
-    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
-    fn queue_job(&self, job: LateJob) -> Option<QueuedJob> {
-        if !self.is_used() {
-            return None;
-        }
-        self.0
-            .jobs
-            .queue_job(job)
-            .map_err(|job| worker::note_lost(self, &job))
-            .ok()
+    /// Queues a job for the background writer. A full queue loses it, or others that matter less.
+    fn queue_job(&self, job: LateJob) -> Option<QueuedUpdate> {
+        let is_used = self.is_used();
+        is_used.then(|| self.0.writer.queue_awaited(QueuedLateJob::new(self, job)))?
     }
 }

@@ -46,7 +46,7 @@ impl LateStore {
         failed: bool,
         replaces: Option<[u8; 32]>,
     ) -> Result<PostOutcome, LateError> {
-        self.0.jobs.await_call(named.call_id).await;
+        self.await_call(named.call_id).await;
         let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
         let post = Post {
             posted: &posted,
@@ -86,7 +86,7 @@ pub enum WithdrawOutcome {
 impl LateStore {
     /// Withdraws a posted result that no request contains yet: the call waits again.
     pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
-        self.0.jobs.await_call(named.call_id).await;
+        self.await_call(named.call_id).await;
         retry_conflicts(|| try_withdraw(self, named)).await
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
 impl LateStore {
     /// Extends the deadline of a call on which its service still works.
     pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
-        self.0.jobs.await_call(named.call_id).await;
+        self.await_call(named.call_id).await;
         retry_conflicts(|| try_extend(self, named)).await
     }
 }

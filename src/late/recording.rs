@@ -1,7 +1,7 @@
 //! Calls on their way to the ledger: those that a service may answer, each once.
 
 use super::{
-    LateStore, QueuedJob,
+    LateStore,
     calls::ObservedCall,
     event_kind::{EventKind, EventSubject},
     events::Notices,
@@ -13,6 +13,7 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{RecordKey, RecordKind},
+    writer::QueuedUpdate,
 };
 
 impl LateStore {
@@ -28,7 +29,7 @@ impl LateStore {
     ///
     /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
     /// names it is then parked.
-    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedJob> {
+    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedUpdate> {
         let served = calls
             .into_iter()
             .filter(|opened| self.is_recorded(caller, &opened.tool));

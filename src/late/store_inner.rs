@@ -9,7 +9,6 @@ use super::{
     cancels::WatchedLanes,
     compactions::{self, NotedCalls},
     feed::FeedSender,
-    job_worker::JobSender,
     match_queue::MatchQueue,
     matching::Service,
     outbox::DueQueue,
@@ -22,8 +21,9 @@ use crate::{
     digest_cache::{DigestCache, DigestKey, Lifetime},
     ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
     session::LaneId,
-    table::VerifiedCallers,
+    table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::Writer,
 };
 
 /// Entries of each cache. A forgotten entry costs a redundant write, or a wrong `attached` flag.
@@ -77,18 +77,18 @@ pub(super) struct LateStoreInner {
     pub(super) watched_lanes: WatchedLanes,
     /// Messages that are to be sent.
     pub(super) outbox: Arc<DueQueue>,
-    pub(super) jobs: JobSender,
+    pub(super) writer: Writer,
 }
 
 impl LateStoreInner {
-    /// Creates the state over a ledger. Jobs go to `jobs`.
+    /// Creates the state over the ledger of `parts`.
     pub(super) fn new(
-        ledger: Arc<dyn Ledger>,
+        parts: &TableParts,
         callers: VerifiedCallers,
         settings: LateSettings,
         telemetry: Telemetry,
-        jobs: JobSender,
     ) -> Self {
+        let ledger = Arc::clone(parts.ledger());
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
         let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
@@ -118,7 +118,7 @@ impl LateStoreInner {
             has_carry_over,
             watched_lanes: WatchedLanes::default(),
             outbox: Arc::default(),
-            jobs,
+            writer: parts.writer().clone(),
             ledger,
         }
     }

@@ -1,6 +1,6 @@
-//! The background writer: records calls and notes deliveries.
+//! The jobs as updates of the background writer: records calls and notes deliveries.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use super::{
     LateError, LateStore, LateStoreInner, cancels, changes, compactions,
@@ -13,68 +13,105 @@ use super::{
 use crate::{
     clock,
     ledger::{
-        CommitOutcome, CommitStep, LedgerCounter as _, LedgerError, ROWS_MAX, Record, RecordKey, retry_conflicts,
+        CommitOutcome, CommitStep, Contended, LedgerError, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts,
     },
+    writer::{Subject, Update, UpdateError, UpdateSize, Work, WriteLane},
 };
 
-/// The writer of late results.
-// Weak, so that the queue closes when the last handle of the store is dropped.
+/// A job that waits for the background writer.
 #[derive(Debug)]
-pub(super) struct LateWriter(pub(super) Weak<LateStoreInner>);
+pub(super) struct QueuedLateJob {
+    // Weak, so that the queue closes when the last handle of the store is dropped.
+    late: Weak<LateStoreInner>,
+    job: LateJob,
+}
 
-impl LateWriter {
-    /// Does a job once. Returns `true` if it surely wrote to the store: many jobs find that nothing is to be written.
-    pub(super) async fn try_job(&self, job: &LateJob) -> Result<bool, LateError> {
-        let Some(late) = self.0.upgrade().map(LateStore) else {
-            return Ok(false);
-        };
-        let done = match job {
-            LateJob::Record(calls) => return record_calls(&late, &calls.iter().collect::<Vec<_>>()).await,
-            LateJob::Compacted(principal, lane, calls) => {
-                return compactions::store_compacted(&late, *principal, *lane, calls)
-                    .await
-                    .map(|()| true);
-            }
-            LateJob::Answered(principal, names, call, content) => {
-                changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
-            }
-            LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
-            LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
-            LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
-            LateJob::Read(principal, at) => surfaces::store_read(&late, *principal, *at).await,
-            LateJob::StoreMessage(key, message) => outbox::store_message(&late, *key, message).await,
-            LateJob::RemoveMessage(key) => outbox::remove_message(&late, *key).await,
-            LateJob::StoreCancel(key, message) => cancels::store_cancel(&late, *key, message).await,
-            LateJob::RemoveCancel(key) => cancels::remove_cancel(&late, *key).await,
-            LateJob::LaneSign(principal, lane, at) => cancels::store_sign(&late, *principal, *lane, *at).await,
-            LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
-        };
-        done.map(|()| false)
-    }
-
-    /// Records the calls of several jobs once. Returns `true` if it surely wrote to the store.
-    pub(super) async fn record_calls(&self, calls: &[&NewCall]) -> Result<bool, LateError> {
-        match self.0.upgrade().map(LateStore) {
-            Some(late) => record_calls(&late, calls).await,
-            None => Ok(false),
-        }
-    }
-
-    /// Counts a lost job.
-    pub(super) fn note_lost(&self, job: &LateJob) {
-        if let Some(inner) = self.0.upgrade() {
-            note_lost(&LateStore(inner), job);
+impl QueuedLateJob {
+    pub(super) fn new(late: &LateStore, job: LateJob) -> Self {
+        Self {
+            late: Arc::downgrade(&late.0),
+            job,
         }
     }
 }
 
-/// Counts a lost job.
-pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
-    let (kind, records) = job.lost_records();
-    late.0.telemetry.record_late_event("lost");
-    for _ in 0..records {
-        late.0.telemetry.count_lost_write(kind);
+impl Update for QueuedLateJob {
+    fn lane(&self) -> WriteLane {
+        WriteLane::Reading
     }
+
+    fn subjects(&self) -> Vec<Subject> {
+        self.job.subjects()
+    }
+
+    fn size(&self) -> UpdateSize {
+        UpdateSize {
+            rows: self.job.lost_records().1,
+            bytes: self.job.byte_len(),
+        }
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        self.job.lost_records()
+    }
+
+    fn is_repeated(&self) -> bool {
+        self.job.is_repeated()
+    }
+
+    fn begin(self: Arc<Self>) -> Work {
+        match self.late.upgrade() {
+            Some(late) => Work::Change(Box::pin(async move { Ok(do_job(&LateStore(late), &self.job).await?) })),
+            None => Work::Nothing,
+        }
+    }
+
+    fn note_lost(&self) {
+        if let Some(late) = self.late.upgrade() {
+            note_lost(&LateStore(late), &self.job);
+        }
+    }
+}
+
+impl From<LateError> for UpdateError {
+    fn from(error: LateError) -> Self {
+        match error {
+            LateError::Ledger(error) => Self::Ledger(error),
+            LateError::Busy => Self::Contended(Contended),
+            LateError::Random(_) | LateError::ClockStep => Self::Final(error.into()),
+        }
+    }
+}
+
+/// Does a job once. Returns `true` if it surely wrote to the store: many jobs find that nothing is to be written.
+async fn do_job(late: &LateStore, job: &LateJob) -> Result<bool, LateError> {
+    let done = match job {
+        LateJob::Record(calls) => return record_calls(late, calls).await,
+        LateJob::Compacted(principal, lane, calls) => {
+            return compactions::store_compacted(late, *principal, *lane, calls)
+                .await
+                .map(|()| true);
+        }
+        LateJob::Answered(principal, names, call, content) => {
+            changes::mark_answered(late, *principal, names, call, content.as_deref()).await
+        }
+        LateJob::Delivered(principal, name) => changes::mark_delivered(late, *principal, *name).await,
+        LateJob::Withheld(principal, name) => changes::mark_withheld(late, *principal, *name).await,
+        LateJob::Settle(index) => parking::settle_parked(late, *index).await,
+        LateJob::Read(principal, at) => surfaces::store_read(late, *principal, *at).await,
+        LateJob::StoreMessage(key, message) => outbox::store_message(late, *key, message).await,
+        LateJob::RemoveMessage(key) => outbox::remove_message(late, *key).await,
+        LateJob::StoreCancel(key, message) => cancels::store_cancel(late, *key, message).await,
+        LateJob::RemoveCancel(key) => cancels::remove_cancel(late, *key).await,
+        LateJob::LaneSign(principal, lane, at) => cancels::store_sign(late, *principal, *lane, *at).await,
+        LateJob::Acked(principal, name) => changes::acknowledge_call(late, *principal, *name).await.map(drop),
+    };
+    done.map(|()| false)
+}
+
+/// Notes a lost job. Its records are counted already.
+fn note_lost(late: &LateStore, job: &LateJob) {
+    late.0.telemetry.record_late_event("lost");
     match job {
         // The next request that shows these calls must record them.
         LateJob::Record(new_records) => {
@@ -89,7 +126,7 @@ pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
 }
 
 /// Inserts calls into the ledger, then settles the results that are parked for them. Returns `true` if a call was written.
-async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, LateError> {
+async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateError> {
     let (mut is_written, mut last_error) = (false, None);
     for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
@@ -106,7 +143,8 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, Late
                     match record_call(late, new).await {
                         Ok(written) => is_written |= written,
                         Err(LateError::Ledger(LedgerError::Full { .. } | LedgerError::TooLarge)) => {
-                            note_lost(late, &LateJob::Record(vec![(*new).clone()]));
+                            late.0.writer.count_lost(RecordKind::Call);
+                            note_lost(late, &LateJob::Record(vec![new.clone()]));
                         }
                         Err(error) => last_error = Some(error),
                     }
@@ -116,11 +154,8 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, Late
             Err(error) => return Err(error.into()),
         };
         // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
-        let (recorded, unrecorded): (Vec<_>, Vec<_>) = batch
-            .iter()
-            .copied()
-            .zip(existing)
-            .partition(|(_, record)| record.is_some());
+        let (recorded, unrecorded): (Vec<_>, Vec<_>) =
+            batch.iter().zip(existing).partition(|(_, record)| record.is_some());
         let steps: Vec<_> = unrecorded
             .iter()
             .map(|(new, _)| insert_step(late, new.key, &new.call))
@@ -130,7 +165,7 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, Late
             is_written |= has_steps;
             recorded
         } else {
-            batch.iter().map(|new| (*new, None)).collect()
+            batch.iter().map(|new| (new, None)).collect()
         };
         for (new, _) in remaining {
             is_written |= record_call(late, new).await?;

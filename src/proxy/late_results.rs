@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall, QueuedJob},
+    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall},
     ledger::{RecordName, Unread},
     recall::{RecallScope, RecallStore},
     repair::{
@@ -17,6 +17,7 @@ use crate::{
     },
     session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
+    writer::QueuedUpdate,
 };
 
 /// Longest time that the end of an answer, or a compaction, waits for its calls to be recorded.
@@ -93,7 +94,7 @@ impl LateResults {
     }
 
     /// Queues the calls of an answer. Returns the job if at least one is new.
-    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> Option<QueuedJob> {
+    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> Option<QueuedUpdate> {
         let opened = calls.list.iter().filter_map(|call| {
             let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
             let input = call.input.as_json().filter(|_| is_whole);

@@ -436,7 +436,7 @@ impl RecallStore {
             // After the removal, which may still be on its way.
             let insert = CommitStep::insert_record(key, value, expires_at);
             self.0
-                .write_behind
+                .writer
                 .queue_writes(replace.into_iter().chain([insert]).collect());
         }
         texts.change_texts(caller, |own| {
@@ -462,7 +462,7 @@ impl RecallStore {
         }
         texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
         // One that a provider has accepted has a later version.
-        self.0.write_behind.queue_write(CommitStep::Remove {
+        self.0.writer.queue_write(CommitStep::Remove {
             key: anchor_key(caller, anchor),
             version: FIRST_VERSION,
         });

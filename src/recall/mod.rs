@@ -29,12 +29,12 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
-        WriteBehind, read_by,
+        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread, read_by,
     },
     repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
     table::{DailyWrites, Table, TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::Writer,
 };
 
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
@@ -89,7 +89,7 @@ struct RecallStoreState {
     ledger: Arc<dyn Ledger>,
     /// The changes of other processes, by which caches know that they are out of date.
     changes: LedgerChanges,
-    write_behind: WriteBehind,
+    writer: Writer,
     callers: VerifiedCallers,
     telemetry: Telemetry,
     pinned: PinnedResults,
@@ -139,7 +139,7 @@ impl RecallStore {
             facts,
             thinking,
             shapes,
-            write_behind: parts.later().clone(),
+            writer: parts.writer().clone(),
             carried: CarriedValues::new(parts, &callers, value_owners.clone(), ttl),
             response_chains: ChainMemory::new(parts, &callers, ttl),
             callers,
@@ -183,7 +183,7 @@ impl RecallStore {
                 inserts.push(CommitStep::insert_record(key, block.into(), self.0.expires_at()));
             }
         }
-        self.0.write_behind.queue_writes(inserts);
+        self.0.writer.queue_writes(inserts);
     }
 
     /// Returns the results that the caller brought for these calls, in their order.

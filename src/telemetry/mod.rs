@@ -34,9 +34,10 @@ pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
-    ledger::{LedgerCounter, RecordKind},
+    ledger::RecordKind,
     session_table::{DetachReason, EnteredLane, RepeatedCall},
     upstream::NetworkCause,
+    writer::LedgerCounter,
 };
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
 use events::{AskedConversation, ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted, UnknownRefusal};

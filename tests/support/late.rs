@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{TokenHash, WebhookKey},
-    late::{LateSettings, LateStore, LateWorker, ServiceSettings, ToolSettings},
-    ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
+    late::{LateSettings, LateStore, ServiceSettings, ToolSettings},
+    ledger::{Ledger, LedgerSettings, MemoryLedger},
     repair::Tier,
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::{WriterTask, writer},
 };
 use serde_json::{Value, json};
 
@@ -32,23 +33,18 @@ pub fn memory() -> Arc<dyn Ledger> {
     Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]))
 }
 
-/// Returns the late-result store over a ledger, and its background workers.
-pub fn over(
-    ledger: &Arc<dyn Ledger>,
-    settings: LateSettings,
-    telemetry: Telemetry,
-) -> (LateStore, WriteBehindWorker, LateWorker) {
-    let (writes, writer) = write_behind(Arc::clone(ledger), Telemetry::default());
-    let callers = VerifiedCallers::new(&TableParts::new(ledger, &writes, Telemetry::default()));
-    let (late, keeper) = LateStore::new(Arc::clone(ledger), callers, settings, telemetry);
-    (late, writer, keeper)
+/// Returns the late-result store over a ledger, and the task of its background writer.
+pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: Telemetry) -> (LateStore, WriterTask) {
+    let (writer, task) = writer(Arc::clone(ledger), telemetry.clone());
+    let parts = TableParts::new(ledger, &writer, Telemetry::default());
+    let callers = VerifiedCallers::new(&parts);
+    (LateStore::new(&parts, callers, settings, telemetry), task)
 }
 
-/// As [`over`], with both workers running.
+/// As [`over`], with the task running.
 pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> LateStore {
-    let (late, writer, keeper) = over(ledger, settings, Telemetry::default());
-    drop(super::wire::spawn(writer.run()));
-    drop(super::wire::spawn(keeper.run()));
+    let (late, task) = over(ledger, settings, Telemetry::default());
+    drop(super::wire::spawn(task.run()));
     late
 }
 

@@ -11,6 +11,7 @@
 //! | [`secret`] | texts that are never shown |
 //! | [`system_tls`] | TLS with the certificate authorities of the system |
 //! | [`ledger`] | the store: records of one principal each, in memory, SQLite or PostgreSQL |
+//! | [`writer`](mod@writer) | the background writer: every change that no request makes itself |
 //! | [`table`] | what is remembered between requests, in memory in front of a ledger |
 //!
 //! A room imports only rooms that come before it. A ledger stores records and does not interpret them.
@@ -23,3 +24,4 @@ pub mod random_bytes;
 pub mod secret;
 pub mod system_tls;
 pub mod table;
+pub mod writer;

@@ -21,7 +21,7 @@ pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
 use profile_pool::PoolListeners;
 pub use profile_pool::{ObservedAttempt, ProfilePlace, ProfilePool, ReservedSlot, SelectedProfile};
-pub use shared_cooldowns::{SharedCooldownWorker, SharedCooldowns};
+pub use shared_cooldowns::{SharedCooldownReader, SharedCooldowns};
 
 use crate::{
     auth::{Credential, Profile},

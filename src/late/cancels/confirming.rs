@@ -41,7 +41,7 @@ impl Cancels<'_> {
     pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelOutcome, LateError> {
         let late = self.0;
         // The call may have come with an answer a moment ago.
-        late.0.jobs.await_call(id).await;
+        late.await_call(id).await;
         let now = clock::unix_time();
         let index = record_names::call_index(id);
         let found = late
@@ -146,7 +146,7 @@ fn outcome_without_request(late: &LateStore, call: &RecordedCall) -> Option<Canc
 impl Cancels<'_> {
     /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
     pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelOutcome, LateError> {
-        self.0.0.jobs.await_call(named.call_id).await;
+        self.0.await_call(named.call_id).await;
         retry_conflicts(|| try_confirm(self.0, named, is_refused)).await
     }
 }

@@ -187,7 +187,7 @@ impl Intents<'_> {
             return Err(LateError::ClockStep);
         }
         if let ClaimSubject::Call { named, .. } = &claim.subject {
-            self.0.0.jobs.await_call(named.call_id).await;
+            self.0.await_call(named.call_id).await;
         }
         retry_conflicts(|| try_claim(self.0, claim, now)).await
     }

@@ -3,12 +3,12 @@
 //! The first decision on a call stays. It leaves the journal only when the ledger has it, so that no eviction can change
 //! it before. The journal itself waits for nothing: it says what is to be written, and is told the outcome.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::{
-    auth::{Caller, PrincipalHash},
+    auth::PrincipalHash,
     digest::DigestHashBuilder,
-    ledger::{CommitStep, FIRST_VERSION, Moment, ROWS_MAX, Record, RecordKey},
+    ledger::{CommitStep, FIRST_VERSION, Moment, Record, RecordKey},
     recall::{PinnedRow, ROW_BYTES},
     repair::PinnedResult,
 };
@@ -17,12 +17,6 @@ use crate::{
 const JOURNAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The limit of one caller's pins, in bytes: no caller can fill the journal alone.
 const CALLER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The most callers that wait to be stored.
-const CALLERS_MAX: usize = 10_000;
-/// The most pins that are written at once. Each takes two steps of a commit at most.
-const ROUND_PINS_MAX: usize = ROWS_MAX / 2;
-/// Bytes of results after which no further pin is written at once.
-const ROUND_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The knowledge about the row of a pin in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +64,12 @@ struct JournalEntry {
     stored: RowState,
     /// `true` if nothing may be written before a provider accepts the request: the caller is not verified.
     is_held: bool,
-    is_writing: bool,
+    /// The row after the write that is under way.
+    writing: Option<RowState>,
     /// `true` if the head of an answer was sent before the decision was stored.
     is_late: bool,
-    /// The place in the queue. `None` if nothing is to be written, or the write is on its way.
-    place: Option<u64>,
+    /// `true` if the background writer is to ask for the next write.
+    is_queued: bool,
 }
 
 /// The next write of a pin.
@@ -112,7 +107,7 @@ impl JournalEntry {
     /// Returns `true` if the journal need not know the entry any more, once nothing is left to write.
     fn is_settled(&self) -> bool {
         let is_open = |row: &PinnedRow| !row.is_committed;
-        !self.is_writing && !self.decided.as_ref().is_some_and(is_open)
+        self.writing.is_none() && !self.decided.as_ref().is_some_and(is_open)
     }
 
     /// Returns `true` if a crash of the process cannot change the answer any more.
@@ -122,37 +117,24 @@ impl JournalEntry {
     }
 }
 
-/// The write of a caller that the ledger may not have yet.
-#[derive(Debug)]
-struct CallerWrite {
-    /// `false` while it is on its way.
-    is_queued: bool,
-    /// `true` if the head of an answer was sent before.
-    is_late: bool,
-}
-
-/// A write of one pin that is on its way.
-#[derive(Debug)]
-pub(super) struct PinWrite {
-    pub(super) key: RecordKey,
-    pub(super) steps: Vec<CommitStep>,
-    /// The row after the write.
-    then: RowState,
-}
-
 /// A row that has left the journal.
 pub(super) type SettledRow = (RecordKey, PinnedRow);
+
+/// The end of a write.
+#[derive(Debug)]
+pub(super) struct EndedWrite {
+    /// The row, if the journal need not know it any more.
+    pub(super) settled: Option<SettledRow>,
+    /// `true` if more is to be written.
+    pub(super) is_open: bool,
+}
 
 /// The pins of the journal, within limits.
 #[derive(Debug, Default)]
 pub(super) struct PinJournal {
     entries: HashMap<RecordKey, JournalEntry, DigestHashBuilder>,
-    /// Entries that are to be written, oldest first.
-    queue: BTreeMap<u64, RecordKey>,
-    /// Callers that the ledger may not have yet.
-    callers: HashMap<Caller, CallerWrite, DigestHashBuilder>,
-    next_place: u64,
-    writing: usize,
+    /// Entries that are to be queued for the background writer.
+    unqueued: Vec<RecordKey>,
     bytes: usize,
     caller_bytes: HashMap<PrincipalHash, usize, DigestHashBuilder>,
 }
@@ -181,52 +163,9 @@ impl PinJournal {
         }
     }
 
-    /// Has a caller stored with the next writes: later processes look for the pins of stored callers only.
-    pub(super) fn add_caller(&mut self, caller: Caller) {
-        // The write in the background stores the others.
-        if self.callers.len() < CALLERS_MAX {
-            self.callers.entry(caller).or_insert(CallerWrite {
-                is_queued: true,
-                is_late: false,
-            });
-        }
-    }
-
-    /// Takes the callers that are to be stored.
-    pub(super) fn take_callers(&mut self) -> Vec<Caller> {
-        let queued = self.callers.iter_mut().filter(|(_, write)| write.is_queued);
-        queued
-            .map(|(caller, write)| {
-                write.is_queued = false;
-                *caller
-            })
-            .collect()
-    }
-
-    /// Notes the end of a caller's write, which is repeated unless it `has_ended` for good.
-    pub(super) fn end_caller(&mut self, caller: Caller, has_ended: bool) {
-        if has_ended {
-            self.callers.remove(&caller);
-        } else if let Some(write) = self.callers.get_mut(&caller) {
-            write.is_queued = true;
-        }
-    }
-
-    /// Returns `true` if the head of an answer must wait for its caller to be stored.
-    pub(super) fn delays_caller(&self, caller: Caller) -> bool {
-        self.callers.get(&caller).is_some_and(|write| !write.is_late)
-    }
-
-    /// Notes that the head of an answer did not wait any longer for its caller.
-    pub(super) fn note_late_caller(&mut self, caller: Caller) {
-        if let Some(write) = self.callers.get_mut(&caller) {
-            write.is_late = true;
-        }
-    }
-
-    /// Returns `true` if any pin is not written yet.
-    pub(super) fn has_unwritten(&self) -> bool {
-        self.writing > 0 || !self.queue.is_empty()
+    /// Takes the entries that are to be queued for the background writer.
+    pub(super) fn take_unqueued(&mut self) -> Vec<RecordKey> {
+        std::mem::take(&mut self.unqueued)
     }
 
     /// Decides on a call. Returns the row if there is no room for it.
@@ -288,9 +227,9 @@ impl PinJournal {
             generation: 0,
             stored,
             is_held,
-            is_writing: false,
+            writing: None,
             is_late: false,
-            place: None,
+            is_queued: false,
         };
         self.entries.insert(key, entry);
         self.count_bytes(&key, 0, bytes);
@@ -300,97 +239,89 @@ impl PinJournal {
     /// Removes an entry that is not to be written. Returns its decision.
     pub(super) fn forget_entry(&mut self, key: &RecordKey) -> Option<PinnedRow> {
         let entry = self.entries.remove(key)?;
-        if let Some(place) = entry.place {
-            self.queue.remove(&place);
-        }
-        self.writing = self.writing.saturating_sub(usize::from(entry.is_writing));
         self.count_bytes(key, row_bytes(entry.decided.as_ref()), 0);
         entry.decided
     }
 
-    /// Takes the oldest writes out of the queue, one batch for each caller.
-    pub(super) fn take_batches(&mut self, expires_at: Moment) -> Vec<Vec<PinWrite>> {
-        let mut batches: HashMap<PrincipalHash, Vec<PinWrite>> = HashMap::new();
-        let (mut pins, mut bytes) = (0, 0_usize);
-        while pins < ROUND_PINS_MAX && bytes < ROUND_BYTES_MAX {
-            let Some((_, key)) = self.queue.pop_first() else { break };
-            let Some(entry) = self.entries.get_mut(&key) else {
-                continue;
-            };
-            entry.place = None;
-            let Some(write) = write_of(key, entry, expires_at) else {
-                continue;
-            };
-            entry.is_writing = true;
-            self.writing += 1;
-            pins += 1;
-            bytes = bytes.saturating_add(row_bytes(entry.decided.as_ref()));
-            batches.entry(key.principal).or_default().push(write);
-        }
-        batches.into_values().collect()
+    /// Begins the next write of an entry. Returns its steps, or the row if nothing is left to write.
+    pub(super) fn begin_write(
+        &mut self,
+        key: &RecordKey,
+        expires_at: Moment,
+    ) -> Result<Vec<CommitStep>, Option<SettledRow>> {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return Err(None);
+        };
+        let Some((steps, then)) = write_of(*key, entry, expires_at) else {
+            entry.is_queued = false;
+            return Err(self.update_entry(key));
+        };
+        entry.writing = Some(then);
+        Ok(steps)
     }
 
-    /// Notes that a write is stored. Returns the row if the journal need not know it any more.
-    pub(super) fn finish_write(&mut self, write: &PinWrite) -> Option<SettledRow> {
-        self.end_write(write, write.then)
+    /// Notes that a write is stored.
+    pub(super) fn finish_write(&mut self, key: &RecordKey) -> EndedWrite {
+        let then = self.entries.get(key).and_then(|entry| entry.writing);
+        self.end_write(key, then)
     }
 
-    /// Notes that a write was not applied. Others may have been the reason.
-    pub(super) fn release_write(&mut self, write: &PinWrite) {
-        if let Some(stored) = self.entries.get(&write.key).map(|entry| entry.stored) {
-            self.end_write(write, stored);
+    /// Notes that it is not known whether a write was applied. It is retried.
+    pub(super) fn doubt_write(&mut self, key: &RecordKey) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.writing = None;
+            entry.stored = RowState::Unknown;
         }
     }
 
-    /// Notes that it is not known whether a write was applied.
-    pub(super) fn doubt_write(&mut self, write: &PinWrite) {
-        self.end_write(write, RowState::Unknown);
-    }
-
-    /// Notes the record that has prevented a write, or that there is none. Returns the row if it is the decided one.
-    pub(super) fn correct_write(&mut self, write: &PinWrite, found: Option<&Record>) -> Option<SettledRow> {
-        let entry = self.entries.get(&write.key)?;
-        let decided = entry.decided.as_ref().map(|row| &row.result);
-        let stored = found.map_or(RowState::Absent, |record| {
-            // Bytes of another version count as another result.
-            let row = PinnedRow::decode(&record.value);
-            let is_same = row.as_ref().is_some_and(|row| Some(&row.result) == decided);
-            RowState::Present(KnownRow {
-                version: record.version,
-                is_committed: row.is_some_and(|row| row.is_committed),
-                generation: is_same.then_some(entry.generation),
-                is_certain: true,
+    /// Notes the record that has prevented a write, or that there is none.
+    pub(super) fn correct_write(&mut self, key: &RecordKey, found: Option<&Record>) -> EndedWrite {
+        let stored = self.entries.get(key).map(|entry| {
+            let decided = entry.decided.as_ref().map(|row| &row.result);
+            found.map_or(RowState::Absent, |record| {
+                // Bytes of another version count as another result.
+                let row = PinnedRow::decode(&record.value);
+                let is_same = row.as_ref().is_some_and(|row| Some(&row.result) == decided);
+                RowState::Present(KnownRow {
+                    version: record.version,
+                    is_committed: row.is_some_and(|row| row.is_committed),
+                    generation: is_same.then_some(entry.generation),
+                    is_certain: true,
+                })
             })
         });
-        self.end_write(write, stored)
+        self.end_write(key, stored)
     }
 
-    fn end_write(&mut self, write: &PinWrite, stored: RowState) -> Option<SettledRow> {
-        let entry = self.entries.get_mut(&write.key)?;
-        if std::mem::replace(&mut entry.is_writing, false) {
-            self.writing = self.writing.saturating_sub(1);
+    /// Ends a write, after which the row is known to be `stored`.
+    fn end_write(&mut self, key: &RecordKey, stored: Option<RowState>) -> EndedWrite {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return EndedWrite {
+                settled: None,
+                is_open: false,
+            };
+        };
+        entry.writing = None;
+        entry.stored = stored.unwrap_or(entry.stored);
+        entry.is_queued = entry.next_write().is_some();
+        EndedWrite {
+            is_open: entry.is_queued,
+            settled: self.update_entry(key),
         }
-        entry.stored = stored;
-        self.update_entry(&write.key)
     }
 
     /// Queues the entry if something is to be written. Removes and returns it once it is settled.
     fn update_entry(&mut self, key: &RecordKey) -> Option<SettledRow> {
         let entry = self.entries.get_mut(key)?;
-        if entry.is_writing {
+        if entry.writing.is_some() {
             // The next write follows the present one.
             return None;
         }
         if entry.next_write().is_some() {
-            if entry.place.is_none() {
-                entry.place = Some(self.next_place);
-                self.queue.insert(self.next_place, *key);
-                self.next_place += 1;
+            if !std::mem::replace(&mut entry.is_queued, true) {
+                self.unqueued.push(*key);
             }
             return None;
-        }
-        if let Some(place) = entry.place.take() {
-            self.queue.remove(&place);
         }
         if !entry.is_settled() {
             return None;
@@ -431,8 +362,8 @@ fn row_bytes(decided: Option<&PinnedRow>) -> usize {
     decided.map_or(0, PinnedRow::text_bytes).saturating_add(ROW_BYTES)
 }
 
-/// Returns the next write of an entry.
-fn write_of(key: RecordKey, entry: &JournalEntry, expires_at: Moment) -> Option<PinWrite> {
+/// Returns the steps of the next write of an entry, and its row after them.
+fn write_of(key: RecordKey, entry: &JournalEntry, expires_at: Moment) -> Option<(Vec<CommitStep>, RowState)> {
     let value = entry.decided.as_ref().map(PinnedRow::encode);
     let is_committed = entry.decided.as_ref().is_some_and(|row| row.is_committed);
     let present = |version| {
@@ -444,7 +375,7 @@ fn write_of(key: RecordKey, entry: &JournalEntry, expires_at: Moment) -> Option<
         })
     };
     let insert = |value| CommitStep::insert_record(key, value, expires_at);
-    let (steps, then) = match (entry.next_write()?, value) {
+    Some(match (entry.next_write()?, value) {
         (NextWrite::Insert, Some(value)) => (vec![insert(value)], present(FIRST_VERSION)),
         (NextWrite::Replace(version), Some(value)) => {
             let replace = CommitStep::Replace {
@@ -462,8 +393,7 @@ fn write_of(key: RecordKey, entry: &JournalEntry, expires_at: Moment) -> Option<
         (NextWrite::Remove(version), None) => (vec![CommitStep::Remove { key, version }], RowState::Absent),
         // A removal has no value, and every other write has one.
         _ => return None,
-    };
-    Some(PinWrite { key, steps, then })
+    })
 }
 
 #[cfg(test)]
@@ -583,7 +513,9 @@ mod tests {
         journal: PinJournal,
         store: Store,
         cache: HashMap<RecordKey, PinnedRow>,
-        running: Vec<Vec<PinWrite>>,
+        /// What the writer is to ask for.
+        queued: Vec<RecordKey>,
+        running: Vec<(RecordKey, Vec<CommitStep>)>,
         wanted: HashMap<RecordKey, PinnedRow>,
     }
 
@@ -619,40 +551,49 @@ mod tests {
                     }
                     self.journal.roll_back(&key, &result.result);
                 }
-                Op::Take if self.running.is_empty() => self.running = self.journal.take_batches(Duration::MAX),
+                Op::Take if self.running.is_empty() => {
+                    let mut keys = std::mem::take(&mut self.queued);
+                    keys.extend(self.journal.take_unqueued());
+                    for key in keys {
+                        // The writer does updates of one record one after the other.
+                        if self.running.iter().any(|(other, _)| *other == key) {
+                            self.queued.push(key);
+                            continue;
+                        }
+                        match self.journal.begin_write(&key, Duration::MAX) {
+                            Ok(steps) => self.running.push((key, steps)),
+                            Err(settled) => self.settle(settled),
+                        }
+                    }
+                }
                 Op::Take => {}
                 Op::End(outcome) => {
-                    for batch in std::mem::take(&mut self.running) {
-                        self.end(&batch, outcome);
+                    for (key, steps) in std::mem::take(&mut self.running) {
+                        self.end(key, &steps, outcome);
                     }
                 }
             }
         }
 
-        fn end(&mut self, batch: &[PinWrite], outcome: Outcome) {
-            let steps: Vec<CommitStep> = batch.iter().flat_map(|write| write.steps.clone()).collect();
+        fn end(&mut self, key: RecordKey, steps: &[CommitStep], outcome: Outcome) {
             let done = match outcome {
                 Outcome::FailedUnapplied => Ok(()),
-                Outcome::Written | Outcome::FailedApplied => self.store.commit(&steps),
+                Outcome::Written | Outcome::FailedApplied => self.store.commit(steps),
             };
-            match (outcome, done) {
-                (Outcome::Written, Ok(())) => {
-                    for write in batch {
-                        let settled = self.journal.finish_write(write);
-                        self.settle(settled);
-                    }
-                }
-                (Outcome::Written, Err(_)) if batch.len() > 1 => {
-                    for write in batch {
-                        self.end(std::slice::from_ref(write), outcome);
-                    }
-                }
+            let ended = match (outcome, done) {
+                (Outcome::Written, Ok(())) => self.journal.finish_write(&key),
                 (Outcome::Written, Err(found)) => {
                     let found = found.into_iter().fold(None, Option::or);
-                    let settled = self.journal.correct_write(&batch[0], found.as_ref());
-                    self.settle(settled);
+                    self.journal.correct_write(&key, found.as_ref())
                 }
-                _ => batch.iter().for_each(|write| self.journal.doubt_write(write)),
+                _ => {
+                    self.journal.doubt_write(&key);
+                    return self.queued.push(key);
+                }
+            };
+            self.settle(ended.settled);
+            if ended.is_open {
+                self.queued.push(key);
             }
         }
 
@@ -685,7 +626,7 @@ mod tests {
                 bench.apply(Op::Take);
             }
             bench.check();
-            prop_assert!(!bench.journal.has_unwritten());
+            prop_assert!(bench.queued.is_empty() && bench.journal.take_unqueued().is_empty());
             let stored: HashMap<_, _> = bench.store.0.iter().map(|(key, (row, _))| (*key, row.clone())).collect();
             prop_assert_eq!(stored, bench.wanted);
             // Only requests that wait for their provider are left.
@@ -718,7 +659,7 @@ mod tests {
         );
         assert!(journal.find_decision(&key(1, 0)).is_some());
         // What is held is never written, and a rollback makes room.
-        assert!(!journal.has_unwritten());
+        assert!(journal.take_unqueued().is_empty());
         journal.roll_back(&key(1, 0), &large().result);
         assert_eq!(taken(&mut journal, 6), 1);
         for caller in 1..=6 {

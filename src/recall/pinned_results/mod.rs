@@ -4,31 +4,26 @@
 //! awaited before the send.
 
 mod journal;
-mod writer;
+mod pin_write;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, mpsc},
-    time::{Instant, timeout_at},
-};
+use tokio::time::Instant;
 
 use super::{AssignedResult, PinnedRow, ROW_BYTES, RecallScope, RecallStore, RecallStoreState, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     digest::digest_of,
     digest_cache::{DigestCache, Lifetime},
-    ledger::{CommitStep, FIRST_VERSION, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
+    ledger::{CommitStep, FIRST_VERSION, RecordKey, RecordKind, RecordOwners, Unread, read_by},
     repair::{CallKey, PinnedResult},
 };
 use journal::{PinJournal, RowState, SettledRow};
+use pin_write::PinWrite;
 
 /// The limit of the rows in memory, in bytes. The journal has a limit of its own.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
@@ -54,14 +49,6 @@ pub(super) struct PinnedResults {
     journal: Mutex<PinJournal>,
     /// Results of other processes that were first, and that no provider has accepted yet.
     overruled: DigestCache<RecordKey, PinnedResult>,
-    /// Wakes the writer.
-    wake: mpsc::Sender<()>,
-    /// `None` once the writer runs.
-    woken: Mutex<Option<mpsc::Receiver<()>>>,
-    /// Notified after each write.
-    written: Notify,
-    /// Set while writes fail: no answer waits for them then.
-    is_failing: AtomicBool,
 }
 
 /// Pins that a provider has accepted and that a crash may still lose.
@@ -81,31 +68,16 @@ impl UnstoredPins {
 impl PinnedResults {
     pub(super) fn new() -> Self {
         let weigh = |known: &CachedRow| known.row.text_bytes().saturating_add(ROW_BYTES);
-        // One signal is enough: the writer takes all that is queued.
-        let (wake, woken) = mpsc::channel(1);
         Self {
             rows: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::SinceUse(UNUSED_ROW_MAX), weigh),
             journal: Mutex::default(),
             overruled: DigestCache::new(OVERRULED_MAX, Lifetime::SinceWrite(OVERRULED_TTL)),
-            wake,
-            woken: Mutex::new(Some(woken)),
-            written: Notify::new(),
-            is_failing: AtomicBool::new(false),
         }
     }
 
     fn lock_journal(&self) -> MutexGuard<'_, PinJournal> {
         // Each change leaves a valid journal, so a panic elsewhere need not spread.
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake_writer(&self) {
-        // A full channel has a signal that the writer has not taken yet.
-        let _ = self.wake.try_send(());
-    }
-
-    fn is_failing(&self) -> bool {
-        self.is_failing.load(Ordering::Relaxed)
     }
 
     /// Returns the present result of a call.
@@ -152,20 +124,6 @@ impl PinnedResults {
             self.rows.insert(&key, CachedRow { row, is_stored: false });
         }
         None
-    }
-
-    /// Notes that writes failed, which is logged once.
-    fn note_failure(&self, error: &LedgerError) {
-        if !self.is_failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%error, "pinned answers could not be stored: they are in memory, and the writes are retried");
-        }
-    }
-
-    /// Notes that all writes of a round succeeded.
-    fn note_success(&self) {
-        if self.is_failing.swap(false, Ordering::Relaxed) {
-            tracing::warn!("pinned answers are stored again");
-        }
     }
 
     /// Moves a row that the ledger has from the journal to the cache.
@@ -235,7 +193,7 @@ impl RecallStore {
             }
             keys.push((key, *call, result));
         }
-        pins.wake_writer();
+        queue_pins(&self.0);
         if !is_verified || self.0.ledger.is_exclusive() {
             return existing;
         }
@@ -277,8 +235,8 @@ impl RecallStore {
                 keys.push(key);
             }
         }
-        self.0.write_behind.queue_writes(queued);
-        self.0.pinned.wake_writer();
+        self.0.writer.queue_writes(queued);
+        queue_pins(&self.0);
         UnstoredPins {
             keys,
             caller: scope.caller,
@@ -286,12 +244,17 @@ impl RecallStore {
     }
 }
 
-/// Notes that a verified caller has pins from now on.
+/// Notes that a verified caller has pins from now on, which later processes look for if the caller is stored.
 fn note_owner(store: &RecallStoreState, caller: Caller) {
     store.owners.note(RecordKind::PinnedResult, caller.principal());
-    if !store.callers.is_known_stored(caller) {
-        store.pinned.lock_journal().add_caller(caller);
-    }
+    store.callers.store_unless_known(caller);
+}
+
+/// Queues what the journal wants to be written. Not under its lock, which the loss of a write takes too.
+fn queue_pins(store: &Arc<RecallStoreState>) {
+    let unqueued = store.pinned.lock_journal().take_unqueued();
+    let writes = unqueued.into_iter().map(|key| PinWrite::new(store, key));
+    store.writer.queue_all(writes);
 }
 
 /// Commits one result. Adds the steps to `queued` that the journal has no room for.
@@ -360,8 +323,8 @@ impl RecallStore {
                 queued.push(remove_step(key));
             }
         }
-        self.0.write_behind.queue_writes(queued);
-        pins.wake_writer();
+        self.0.writer.queue_writes(queued);
+        queue_pins(&self.0);
     }
 
     /// Waits until the ledger has these pins, or the deadline. They are written in any case.
@@ -370,37 +333,27 @@ impl RecallStore {
         if !is_due(&self.0, &unstored) {
             return;
         }
-        if timeout_at(deadline, await_written(&self.0, &unstored)).await != Ok(true) {
+        // No answer waits while the store fails.
+        let is_over = || !is_due(&self.0, &unstored) || self.0.writer.is_failing();
+        self.0.writer.await_end(deadline, is_over).await;
+        if is_due(&self.0, &unstored) {
             // The provider has accepted the pins, so they stay. The writer goes on with them.
             self.0.telemetry.record_ledger_timeout("write");
             let mut journal = self.0.pinned.lock_journal();
             unstored.keys.iter().for_each(|key| journal.note_late(key));
-            journal.note_late_caller(unstored.caller);
+            drop(journal);
+            self.0.callers.note_late(unstored.caller);
         }
     }
 }
 
 /// Returns `true` if the ledger lacks one of these pins, or their caller.
 fn is_due(store: &RecallStoreState, unstored: &UnstoredPins) -> bool {
-    let journal = store.pinned.lock_journal();
-    let is_new = || journal.delays_caller(unstored.caller);
-    !unstored.is_empty() && is_new() || unstored.keys.iter().any(|key| journal.delays_head(key))
-}
-
-/// Waits until these pins are written. Returns `false` once writes fail.
-async fn await_written(store: &RecallStoreState, unstored: &UnstoredPins) -> bool {
-    loop {
-        let mut written = std::pin::pin!(store.pinned.written.notified());
-        // Enabled before the check, so that a write in between is not missed.
-        written.as_mut().enable();
-        if !is_due(store, unstored) {
-            return true;
-        }
-        if store.pinned.is_failing() {
-            return false;
-        }
-        written.await;
+    if !unstored.is_empty() && store.callers.delays_head(unstored.caller) {
+        return true;
     }
+    let journal = store.pinned.lock_journal();
+    unstored.keys.iter().any(|key| journal.delays_head(key))
 }
 
 fn remove_step(key: RecordKey) -> CommitStep {

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use antiphon::{
     auth::{Caller, Principal},
     clock,
-    ledger::{Ledger, RecordKind, WriteBehind, write_behind},
+    ledger::{Ledger, RecordKind},
     recall::{
         CarriedValue, ContinuityScope, FactKey, LearnedFact, ObjectOwners, ObjectScope, RecallSettings, RecallStore,
         ShapeVerdict, ThinkingFact,
@@ -16,6 +16,7 @@ use antiphon::{
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
     wire::{Format, ItemChain},
+    writer::{Writer, writer},
 };
 use tokio::time::Instant;
 
@@ -28,7 +29,7 @@ use crate::{
 /// One process with everything that it remembers.
 struct Process {
     ledger: Arc<dyn Ledger>,
-    writes: WriteBehind,
+    writes: Writer,
     callers: VerifiedCallers,
     recall: RecallStore,
     objects: ObjectOwners,
@@ -36,7 +37,7 @@ struct Process {
 
 impl Process {
     fn start(ledger: &Arc<dyn Ledger>) -> Self {
-        let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
+        let (writes, worker) = writer(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
         let parts = TableParts::new(ledger, &writes, Telemetry::default());
         let callers = VerifiedCallers::new(&parts);

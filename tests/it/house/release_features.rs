@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Features of serde_json that only tests use. They change no number and no byte of a value.
+/// Features of `serde_json` that only tests use. They change no number and no byte of a value.
 const ONLY_IN_TESTS: &[&str] = &["indexmap", "preserve_order", "raw_value"];
 
 /// A dependency of the tests can turn a feature on that a release lacks, so that the tests pass and the release fails.
@@ -11,7 +11,15 @@ fn a_release_reads_numbers_as_the_tests_do() {
     let features = |edges: &str| -> Vec<String> {
         let tree = Command::new(env!("CARGO"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p} {f}"])
+            .args([
+                "tree",
+                "--locked",
+                "--offline",
+                "--prefix",
+                "none",
+                "--format",
+                "{p} {f}",
+            ])
             .args(["--package", "antiphon", "--edges", edges])
             .output()
             .unwrap();

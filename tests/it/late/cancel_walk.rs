@@ -124,10 +124,10 @@ impl Walk {
         ledger: &Arc<dyn Ledger>,
         telemetry: &Telemetry,
     ) -> (LateStore, Dispatcher, mpsc::Receiver<PreparedMessage>) {
-        let (late, writer, worker) = over(ledger, settings(), telemetry.clone());
+        let (late, writer) = over(ledger, settings(), telemetry.clone());
         drop(spawn(writer.run()));
-        drop(spawn(worker.run()));
-        late.callers().store_verified(Self::caller(&late)).await.unwrap();
+        late.callers().mark_verified(Self::caller(&late));
+        late.flush_jobs().await;
         let dispatcher = Dispatcher::of_store(&late);
         dispatcher.load().await;
         let (messages, due) = mpsc::channel(1);

@@ -115,7 +115,7 @@ fn wanted_window((_, _, tool, _): Effect, claim: &IntentClaim<'_>) -> Duration {
 impl Walk {
     fn new(seed: u64) -> Self {
         let ledger = durable();
-        let (late, _, _) = over(&ledger, settings(), Telemetry::default());
+        let (late, _) = over(&ledger, settings(), Telemetry::default());
         Self {
             ledger,
             late,
@@ -162,7 +162,7 @@ impl Walk {
                 };
             }
             _ => {
-                let (late, _, _) = over(&self.ledger, settings(), Telemetry::default());
+                let (late, _) = over(&self.ledger, settings(), Telemetry::default());
                 self.late = late;
                 self.count("restart");
             }

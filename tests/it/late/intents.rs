@@ -418,7 +418,7 @@ pub(super) struct Shop {
 impl Shop {
     pub(super) fn new() -> Self {
         let ledger = durable();
-        let (late, _, _) = over(&ledger, settings(), Telemetry::default());
+        let (late, _) = over(&ledger, settings(), Telemetry::default());
         let service = late.services()[0].clone();
         Self { late, service }
     }

@@ -22,9 +22,10 @@ use std::{
 use antiphon::{
     ledger::{
         CommitOutcome, CommitStep, Ledger, LedgerError, LedgerFault, LedgerSettings, RecordKey, RecordKind,
-        SqliteLedger, check_health, write_behind,
+        SqliteLedger, check_health,
     },
     telemetry::Telemetry,
+    writer::writer,
 };
 use bytes::Bytes;
 
@@ -205,7 +206,7 @@ async fn writes_behind_slow_syncs() {
     let seconds = number_of(SLOW_SECONDS, 5);
     let ledger = open(&path).unwrap();
     let telemetry = Telemetry::default();
-    let (writes, worker) = write_behind(Arc::clone(&ledger), telemetry.clone());
+    let (writes, worker) = writer(Arc::clone(&ledger), telemetry.clone());
     drop(spawn(worker.run()));
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     for tick in 0..seconds * 10 {

@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{Caller, Principal, PrincipalKey},
-    ledger::{Ledger, RecordKind, WriteBehind, write_behind},
+    ledger::{Ledger, RecordKind},
     recall::{ObjectOwners, ObjectScope},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::{Writer, writer},
 };
 use tokio::time::Instant;
 
@@ -22,14 +23,14 @@ const WRITES_MAX: usize = 5_000;
 /// One process: the store, its background writes, and its verified callers.
 struct Process {
     owners: ObjectOwners,
-    writes: WriteBehind,
+    writes: Writer,
     callers: VerifiedCallers,
 }
 
 impl Process {
     /// Starts over a ledger.
     fn over(ledger: &Arc<dyn Ledger>) -> Self {
-        let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
+        let (writes, worker) = writer(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
         let parts = TableParts::new(ledger, &writes, Telemetry::default());
         let callers = VerifiedCallers::new(&parts);

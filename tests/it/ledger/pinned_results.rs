@@ -14,13 +14,14 @@ use antiphon::{
     ledger::{
         CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
         LedgerSettings, LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordChange, RecordKey, RecordKind,
-        TimedCommit, WriteBehindWorker, write_behind,
+        TimedCommit,
     },
     recall::{AppendedText, RecallScope, RecallSettings, RecallStore},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedResult, Placeholder, RealResult, input_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
     wire::Format,
+    writer::{Writer, WriterTask, writer},
 };
 use http::HeaderMap;
 
@@ -608,7 +609,7 @@ async fn a_resend_shares_the_ledger_deadline() {
 async fn a_repeated_append_does_not_roll_back_the_first() {
     let switched = SwitchableLedger::new();
     let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
-    let (recall, _writer) = replica(&kept);
+    let (recall, ..) = replica(&kept);
     let (who, anchor) = (who("sk-one"), [7; 32]);
     let by = || clock::now() + Duration::from_millis(250);
     let text = |text: &str| AppendedText {
@@ -634,7 +635,7 @@ async fn a_repeated_append_does_not_roll_back_the_first() {
 async fn a_text_whose_commit_was_not_answered_is_not_read() {
     let switched = SwitchableLedger::shared(false);
     let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
-    let (recall, writer) = replica(&kept);
+    let (recall, writer, _) = replica(&kept);
     let (who, anchor) = (who("sk-one"), [7; 32]);
     let by = || clock::now() + Duration::from_millis(250);
     let text = AppendedText {
@@ -652,7 +653,7 @@ async fn a_text_whose_commit_was_not_answered_is_not_read() {
     assert!(read().await.is_empty(), "its removal is still on its way");
     drop(spawn(writer.run()));
     tokio::time::sleep(secs(1)).await;
-    let (other, _writer) = replica(&kept);
+    let (other, ..) = replica(&kept);
     assert!(other.texts_at(who, &[anchor], true, by()).await.unwrap().is_empty());
     let again = recall.append_text(who, anchor, text.clone(), Vec::new(), by()).await;
     assert!(again.is_some_and(|(_, is_new)| is_new));
@@ -673,13 +674,14 @@ async fn more_calls_than_one_commit_holds_are_all_stored() {
         })
         .collect();
     let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
-    let (one, _first) = replica(&kept);
+    let (one, task, writes) = replica(&kept);
+    drop(spawn(task.run()));
     let by = clock::now() + secs(1);
     assert!(one.pin_results(of("sk-one"), &calls, by).await.is_empty());
-    one.flush_pins().await;
+    writes.flush().await;
     // With the record of the caller.
     assert_eq!(rows(&kept).await, CALLS as u64 + 1);
-    let (other, _second) = replica(&kept);
+    let (other, ..) = replica(&kept);
     assert_eq!(other.fetch_results(of("sk-one"), &keys, by).await.unwrap().len(), CALLS);
 }
 
@@ -723,10 +725,10 @@ pub(crate) fn call(id: &str) -> CallKey {
     })
 }
 
-/// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
-fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriteBehindWorker) {
-    let (handle, writer) = write_behind(Arc::clone(kept), Telemetry::default());
-    let parts = TableParts::new(kept, &handle, Telemetry::default());
+/// Returns the answer store of one of several replicas over this ledger, and its background writer.
+fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriterTask, Writer) {
+    let (writes, task) = writer(Arc::clone(kept), Telemetry::default());
+    let parts = TableParts::new(kept, &writes, Telemetry::default());
     let callers = VerifiedCallers::new(&parts);
     callers.mark_verified(who("sk-one"));
     let settings = RecallSettings {
@@ -734,15 +736,15 @@ fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriteBehindWorker) {
         stores_client_results: false,
     };
     let recall = RecallStore::new(&parts, callers, Telemetry::default(), settings);
-    drop(spawn(recall.clone().write_pins()));
-    (recall, writer)
+    (recall, task, writes)
 }
 
 /// Sequence 7: two replicas at once. The first row wins, and the other replica sends the winner's bytes.
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_the_first_row_wins() {
     let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
-    let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
+    let ((one, first, _), (other, second, _)) = (replica(&kept), replica(&kept));
+    drop((spawn(first.run()), spawn(second.run())));
     let by = clock::now() + secs(1);
     let placeholder = PinnedResult::Placeholder(Placeholder::OutcomeUnknown);
     let real = PinnedResult::Result(RealResult::Block("{}".to_owned()));
@@ -782,8 +784,8 @@ async fn of_two_replicas_the_first_row_wins() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_another_replica_has_rolled_back_is_forgotten() {
     let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
-    let ((one, writer), (other, _writer)) = (replica(&kept), replica(&kept));
-    drop(spawn(writer.run()));
+    let ((one, first, _), (other, second, _)) = (replica(&kept), replica(&kept));
+    drop((spawn(first.run()), spawn(second.run())));
     let by = || clock::now() + secs(1);
     let placeholder = [(call("a"), PinnedResult::Placeholder(Placeholder::OutcomeUnknown))];
     let real = [(call("a"), PinnedResult::Result(RealResult::Block("{}".to_owned())))];

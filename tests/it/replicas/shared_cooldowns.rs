@@ -10,7 +10,9 @@ use antiphon::{
     keys::profiles::{Profiles, SharedCooldowns},
     ledger::Ledger,
     policy::RotationSettings,
+    table::TableParts,
     telemetry::Telemetry,
+    writer::writer,
 };
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
@@ -241,9 +243,11 @@ async fn a_replica_without_room_for_its_cooldown_keeps_it_and_learns_those_of_ot
 fn sharing(ledger: &Arc<SwitchableLedger>, world: impl FnOnce(Arc<dyn Ledger>) -> World) -> World {
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
     let world = world(Arc::clone(&ledger));
-    let (cooldowns, worker) = SharedCooldowns::over_ledger(&ledger).expect("a shared ledger");
+    let (writes, task) = writer(Arc::clone(&ledger), Telemetry::default());
+    let parts = TableParts::new(&ledger, &writes, Telemetry::default());
+    let (cooldowns, reader) = SharedCooldowns::over_ledger(&parts).expect("a shared ledger");
     world.shared.profiles.share_cooldowns(&cooldowns);
-    drop(spawn(worker.run()));
+    drop((spawn(reader.run()), spawn(task.run())));
     world
 }
 

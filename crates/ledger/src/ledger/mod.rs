@@ -19,10 +19,6 @@ mod record_owners;
 mod sqlite;
 mod steps;
 mod usage_counter;
-mod worker_queue;
-mod write_behind;
-mod write_failures;
-mod write_queue;
 
 use std::{
     fmt,
@@ -54,9 +50,6 @@ pub use postgres::{
 pub use record_kind::RecordKind;
 pub use record_owners::{RecordOwners, RecordState, RecordsStamp};
 pub use sqlite::{FileCopyTarget, LedgerInspector, SqliteLedger};
-pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
-pub use write_behind::{LedgerCounter, WriteBehind, WriteBehindWorker, write_behind};
-pub use write_failures::WriteFailures;
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;

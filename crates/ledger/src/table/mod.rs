@@ -28,26 +28,27 @@ use crate::{
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        CommitStep, Ledger, LedgerCounter, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners,
-        RecordState, Unread, WriteBehind, read_by,
+        CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread,
+        read_by,
     },
     principal::Principal,
+    writer::{LedgerCounter, Writer},
 };
 
-/// The ledger, the queue and the counter that all tables of a process share. Cheap to clone.
+/// The ledger, its writer and the counter that all tables of a process share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TableParts {
     ledger: Arc<dyn Ledger>,
-    later: WriteBehind,
+    writer: Writer,
     counter: Arc<dyn LedgerCounter>,
 }
 
 impl TableParts {
-    /// Returns the parts: the store, the queue of background writes, and the counter of reads that failed or came too late.
-    pub fn new(ledger: &Arc<dyn Ledger>, later: &WriteBehind, counter: impl LedgerCounter + 'static) -> Self {
+    /// Returns the parts: the store, its writer, and the counter of reads that failed or came too late.
+    pub fn new(ledger: &Arc<dyn Ledger>, writer: &Writer, counter: impl LedgerCounter + 'static) -> Self {
         Self {
             ledger: Arc::clone(ledger),
-            later: later.clone(),
+            writer: writer.clone(),
             counter: Arc::new(counter),
         }
     }
@@ -57,9 +58,9 @@ impl TableParts {
         &self.ledger
     }
 
-    /// Returns the queue of background writes.
-    pub const fn later(&self) -> &WriteBehind {
-        &self.later
+    /// Returns the background writer.
+    pub const fn writer(&self) -> &Writer {
+        &self.writer
     }
 }
 
@@ -235,7 +236,7 @@ impl<V: StoredRow> Table<V> {
             // Before the write, which is about to come.
             self.0.note_principal(principal);
         }
-        self.0.parts.later.queue_writes(steps);
+        self.0.parts.writer.queue_writes(steps);
     }
 
     /// Returns `true` if memory knows a row, or that there is none, as well as the ledger does. Does not wait.
@@ -261,7 +262,7 @@ impl<V: StoredRow> Table<V> {
             Some(renewal_steps(key, value, self.0.expires_at(&row)))
         };
         let steps = rows.into_iter().filter_map(write).flatten();
-        self.0.parts.later.queue_writes(steps.collect());
+        self.0.parts.writer.queue_writes(steps.collect());
     }
 
     /// Reads the latest rows of a principal from the ledger, at most `limit`, in the order of their inserts.
@@ -468,7 +469,7 @@ impl<V: StoredRow> TableState<V> {
             adopted.clone_from(&row);
             EntryChange::Put(Entry { row, version, seen })
         });
-        self.parts.later.queue_writes(steps);
+        self.parts.writer.queue_writes(steps);
         adopted
     }
 }
@@ -478,7 +479,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::ledger::{LedgerSettings, MemoryLedger, write_behind};
+    use crate::{
+        ledger::{LedgerSettings, MemoryLedger},
+        writer::writer,
+    };
 
     #[derive(Debug)]
     struct NoCounter;
@@ -515,12 +519,12 @@ mod tests {
     struct Process {
         table: Table<Byte>,
         callers: VerifiedCallers,
-        writes: WriteBehind,
+        writes: Writer,
     }
 
     impl Process {
         fn over(ledger: &Arc<dyn Ledger>) -> Self {
-            let (writes, worker) = write_behind(Arc::clone(ledger), NoCounter);
+            let (writes, worker) = writer(Arc::clone(ledger), NoCounter);
             #[expect(clippy::disallowed_methods, reason = "no server drains in a test")]
             drop(tokio::spawn(worker.run()));
             let parts = TableParts::new(ledger, &writes, NoCounter);

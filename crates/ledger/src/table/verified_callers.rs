@@ -2,17 +2,22 @@
 //!
 //! A caller that no provider has accepted yet stores nothing in the ledger and reads nothing from it.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::{KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy};
+use super::{KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState};
 use crate::{
     clock,
     digest_cache::Lifetime,
-    ledger::{CommitStep, LedgerError, Record, RecordKey, RecordKind, RecordName, Unread},
+    ledger::{CommitResult, CommitStep, LedgerError, Record, RecordKey, RecordKind, RecordName, TimedCommit, Unread},
     principal::{Principal, PrincipalHash},
+    writer::{Subject, TryEnd, Update, UpdateSize, Work, WriteLane},
 };
 
 /// The most callers in memory.
@@ -24,6 +29,8 @@ const RECORD_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const MEMORY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The timeout of [`VerifiedCallers::is_verified`].
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
+/// Bytes that the write of a caller counts.
+const CALLER_BYTES: usize = 512;
 /// The name of every record: there is one under each caller's own principal.
 const NAME: RecordName = [0; 32];
 
@@ -37,6 +44,18 @@ struct Verified {
     principal: Principal,
     /// `true` if the ledger is known to have the record.
     is_stored: bool,
+    /// `true` if an answer no longer waited for the record.
+    is_late: bool,
+}
+
+impl Verified {
+    const fn new(principal: Principal) -> Self {
+        Self {
+            principal,
+            is_stored: false,
+            is_late: false,
+        }
+    }
 }
 
 impl StoredRow for Verified {
@@ -46,8 +65,8 @@ impl StoredRow for Verified {
 
     fn decode(record: &Record) -> Option<Self> {
         Some(Self {
-            principal: Principal::from_bytes(record.key.principal),
             is_stored: true,
+            ..Self::new(Principal::from_bytes(record.key.principal))
         })
     }
 
@@ -83,39 +102,77 @@ impl VerifiedCallers {
         if principal == Principal::NONE || self.is_verified_in_memory(principal) {
             return;
         }
-        let verify = |known: Option<&Verified>| match known {
-            Some(_) => RowChange::Keep,
-            None => RowChange::Store(
-                Verified {
-                    principal,
-                    is_stored: false,
-                },
-                RowWrite::Insert,
-            ),
+        let mut is_new = false;
+        let verify = |known: Option<&Verified>| {
+            is_new = known.is_none();
+            if is_new {
+                RowChange::Remember(Verified::new(principal))
+            } else {
+                RowChange::Keep
+            }
         };
         self.0.change(principal, [(NAME, verify)]);
+        if is_new {
+            self.queue_record(principal);
+        }
     }
 
-    /// Returns `true` if the ledger is known to have this caller, so that a later process finds its records.
-    pub fn is_known_stored(&self, caller: impl Into<Principal>) -> bool {
-        let known = self.0.get(caller.into(), NAME);
-        known.is_some_and(|known| known.is_stored)
-    }
-
-    /// Stores a verified caller now, instead of later.
-    pub async fn store_verified(&self, caller: impl Into<Principal>) -> Result<(), LedgerError> {
+    /// Has a verified caller stored that the ledger is not known to have. Does not wait.
+    ///
+    /// Later processes look for the records of stored callers only.
+    pub fn store_unless_known(&self, caller: impl Into<Principal>) {
         let principal = caller.into();
-        let insert = CommitStep::insert_record(caller_key(principal), Bytes::new(), clock::unix_time() + RECORD_TTL);
-        // A conflict is fine: the write in the background may have been first.
-        self.0.0.parts.ledger.commit(vec![insert], clock::unix_time()).await?;
-        let stored = |_: Option<&Verified>| {
-            RowChange::Remember(Verified {
-                principal,
-                is_stored: true,
-            })
+        let is_stored = self.0.get(principal, NAME).is_some_and(|known| known.is_stored);
+        // The first write may have been lost.
+        if !is_stored && !self.is_queued(principal) {
+            self.queue_record(principal);
+        }
+    }
+
+    /// Returns `true` if the head of an answer must wait for the caller's record. One that was late once delays no more.
+    pub fn delays_head(&self, caller: impl Into<Principal>) -> bool {
+        let principal = caller.into();
+        let is_due = |known: Verified| !known.is_stored && !known.is_late;
+        self.0.get(principal, NAME).is_none_or(is_due) && self.is_queued(principal)
+    }
+
+    /// Notes that the head of an answer did not wait any longer for the caller's record.
+    pub fn note_late(&self, caller: impl Into<Principal>) {
+        let principal = caller.into();
+        if self.delays_head(principal) {
+            self.note_record(principal, |known| known.is_late = true);
+        }
+    }
+
+    fn is_queued(&self, principal: Principal) -> bool {
+        let subject = Subject::of_record(&caller_key(principal));
+        self.0.0.parts.writer.is_about(&subject)
+    }
+
+    fn queue_record(&self, principal: Principal) {
+        let now = clock::unix_time();
+        self.0.0.parts.writer.queue(CallerWrite {
+            callers: Arc::downgrade(&self.0.0),
+            principal,
+            commit: TimedCommit {
+                steps: vec![CommitStep::insert_record(
+                    caller_key(principal),
+                    Bytes::new(),
+                    now + RECORD_TTL,
+                )],
+                now,
+            },
+        });
+    }
+
+    /// Changes what memory knows about a caller's record.
+    fn note_record(&self, principal: Principal, change: impl FnOnce(&mut Verified)) {
+        let change = |known: Option<&Verified>| {
+            let mut known = known.copied().unwrap_or_else(|| Verified::new(principal));
+            change(&mut known);
+            RowChange::Remember(known)
         };
-        self.0.change(principal, [(NAME, stored)]);
-        Ok(())
+        self.0.change(principal, [(NAME, change)]);
     }
 
     /// Returns `true` if this process knows the caller as verified. Never reads the ledger.
@@ -162,6 +219,49 @@ impl VerifiedCallers {
         // Boxed, because a table asks this one before its own read.
         let found = Box::pin(self.0.load(principal, &[NAME], deadline)).await?;
         Ok(found.iter().any(Option::is_some))
+    }
+}
+
+/// The write of a caller's record. An answer may wait for it.
+#[derive(Debug)]
+struct CallerWrite {
+    // Weak, since a queue that no task empties would keep the table, and so itself.
+    callers: Weak<TableState<Verified>>,
+    principal: Principal,
+    commit: TimedCommit,
+}
+
+impl Update for CallerWrite {
+    fn lane(&self) -> WriteLane {
+        WriteLane::Awaited
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_record(&caller_key(self.principal))]
+    }
+
+    fn size(&self) -> UpdateSize {
+        UpdateSize {
+            rows: 1,
+            bytes: CALLER_BYTES,
+        }
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Principal, 1)
+    }
+
+    fn begin(self: Arc<Self>) -> Work {
+        Work::Commits(vec![self.commit.clone()])
+    }
+
+    fn end_commits(&self, results: Result<&[CommitResult], &LedgerError>) -> TryEnd {
+        let end = TryEnd::of_results(results);
+        if let Some(callers) = self.callers.upgrade().filter(|_| end == TryEnd::Done) {
+            // A conflict is fine: another process may have been first.
+            VerifiedCallers(Table(callers)).note_record(self.principal, |known| known.is_stored = true);
+        }
+        end
     }
 }
 

@@ -3,12 +3,16 @@
 //! Only what a provider's answer says about a credential is shared, under a keyed hash of upstream and credential. A replica
 //! is right by itself while the ledger is away, and tells the others later.
 
+mod cooldown_write;
+mod reader;
 mod stored_cooldown;
-mod worker;
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{
+    Arc, Mutex, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use super::{SharedPools, lock_shared};
 use crate::{
@@ -16,12 +20,12 @@ use crate::{
     clock,
     keys::rotation::SharedCooldown,
     ledger::Ledger,
+    table::TableParts,
+    writer::{Subject, Writer},
 };
+use cooldown_write::CooldownWrite;
+pub use reader::SharedCooldownReader;
 use stored_cooldown::StoredCooldown;
-pub use worker::SharedCooldownWorker;
-
-/// The cooldowns that may wait for the worker. Of more, the others learn by themselves.
-const WAITING_MAX: usize = 4_096;
 
 /// The cooldowns that this process shares with others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,8 +34,10 @@ pub struct SharedCooldowns(Arc<SharedCooldownsInner>);
 #[derive(Debug)]
 struct SharedCooldownsInner {
     key: CredentialKey,
-    /// Cooldowns on their way to the ledger.
-    changes: mpsc::Sender<StoredCooldown>,
+    ledger: Weak<dyn Ledger>,
+    writer: Writer,
+    /// The number of cooldowns that were given to the writer.
+    told: AtomicU64,
     /// The pools that get the cooldowns of others: those of the present configuration, and of earlier ones while exchanges
     /// use them.
     pools: Mutex<Vec<Weak<SharedPools>>>,
@@ -40,18 +46,20 @@ struct SharedCooldownsInner {
 }
 
 impl SharedCooldowns {
-    /// Creates the cooldowns that are shared over a ledger, and their worker. `None` if no other process uses the ledger.
-    pub fn over_ledger(ledger: &Arc<dyn Ledger>) -> Option<(Self, SharedCooldownWorker)> {
-        let events = ledger.changes().subscribe()?;
-        let (changes, waiting) = mpsc::channel(WAITING_MAX);
+    /// Creates the cooldowns that are shared over a ledger, and what reads those of others. `None` if no other process uses
+    /// the ledger.
+    pub fn over_ledger(parts: &TableParts) -> Option<(Self, SharedCooldownReader)> {
+        let events = parts.ledger().changes().subscribe()?;
         let cooldowns = Self(Arc::new(SharedCooldownsInner {
-            key: CredentialKey::from_ledger_secret(&ledger.secret()),
-            changes,
+            key: CredentialKey::from_ledger_secret(&parts.ledger().secret()),
+            ledger: Arc::downgrade(parts.ledger()),
+            writer: parts.writer().clone(),
+            told: AtomicU64::new(0),
             pools: Mutex::default(),
             keys_changed: Notify::new(),
         }));
-        let worker = SharedCooldownWorker::new(cooldowns.clone(), Arc::downgrade(ledger), (waiting, events));
-        Some((cooldowns, worker))
+        let reader = SharedCooldownReader::new(cooldowns.clone(), events);
+        Some((cooldowns, reader))
     }
 
     /// Adds pools that get the cooldowns of other processes, also the present ones.
@@ -77,9 +85,19 @@ impl SharedCooldowns {
     pub(super) fn tell(&self, upstream: &str, credential: &Credential, cooldown: SharedCooldown) {
         if let Some(tag) = self.0.key.hash_credential(upstream, credential) {
             let stored = StoredCooldown::of_shared(tag, cooldown, (clock::std_now(), clock::unix_time()));
-            // A full queue loses it: the others learn of it from the provider.
-            drop(self.0.changes.try_send(stored));
+            self.0.told.fetch_add(1, Ordering::Relaxed);
+            self.0.writer.queue(CooldownWrite::new(self.0.ledger.clone(), stored));
         }
+    }
+
+    /// Returns the number of cooldowns that this process has told.
+    fn told_count(&self) -> u64 {
+        self.0.told.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if this process has newer word about a cooldown, which the ledger does not have yet.
+    fn is_unwritten(&self, cooldown: &StoredCooldown) -> bool {
+        self.0.writer.is_about(&Subject::of_record(&cooldown.key()))
     }
 
     /// Applies the cooldowns of a ledger.

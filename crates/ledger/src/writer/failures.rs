@@ -10,7 +10,7 @@ const ALONE_GAP_MAX: Duration = Duration::from_secs(65);
 
 /// The failed tries of one write.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WriteFailures {
+pub(super) struct WriteFailures {
     last_at: Option<Instant>,
     /// The last failure that came after a success of another write.
     alone_at: Option<Instant>,
@@ -23,7 +23,7 @@ impl WriteFailures {
     ///
     /// Returns for how long in all the write has failed although the store did others. An outage adds 65 seconds at
     /// most: in it every write fails, and is not at fault.
-    pub fn note(&mut self, now: Instant, last_stored_at: Option<Instant>) -> Duration {
+    pub(super) fn note(&mut self, now: Instant, last_stored_at: Option<Instant>) -> Duration {
         let last_at = self.last_at.replace(now);
         let is_alone = last_stored_at.is_some_and(|at| last_at.map_or(at == now, |last| at > last));
         if is_alone && let Some(alone_at) = self.alone_at.replace(now) {
