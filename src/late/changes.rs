@@ -7,21 +7,152 @@ use super::{
     matching,
     posted_results::delivery_value,
     records::{RecordedCall, RecordedCallState},
+    update::{LateUpdate, call_subject},
 };
 use crate::{
-    auth::Principal,
+    auth::{Caller, Principal},
     clock,
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
     repair::contains_result,
+    session::LaneId,
     telemetry::dashboard::LateCallLabel,
+    writer::Subject,
 };
 
-/// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
-pub(super) async fn acknowledge_call(
-    late: &LateStore,
+/// A change of a call's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallMark {
+    Delivered,
+    Acknowledged,
+    /// A provider has refused its posted result.
+    Withheld,
+}
+
+/// The marking of a recorded call.
+struct MarkCall {
     principal: Principal,
     name: RecordName,
-) -> Result<bool, LateError> {
+    mark: CallMark,
+}
+
+impl LateUpdate for MarkCall {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(self.name)]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        match self.mark {
+            CallMark::Delivered | CallMark::Acknowledged => (RecordKind::Delivery, 1),
+            CallMark::Withheld => (RecordKind::Call, 1),
+        }
+    }
+
+    fn is_repeated(&self) -> bool {
+        self.mark != CallMark::Withheld
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        match self.mark {
+            CallMark::Delivered => mark_delivered(late, self.principal, self.name).await?,
+            CallMark::Acknowledged => drop(acknowledge_call(late, self.principal, self.name).await?),
+            CallMark::Withheld => mark_withheld(late, self.principal, self.name).await?,
+        }
+        Ok(false)
+    }
+}
+
+/// The marking of a call as answered by its client.
+struct MarkAnswered {
+    principal: Principal,
+    /// The names under which it may be recorded, the most exact one first.
+    names: Vec<RecordName>,
+    call: CallQuery,
+    /// The content of the answer, as JSON. Needed only if a posted result waits.
+    content: Option<String>,
+}
+
+impl LateUpdate for MarkAnswered {
+    fn subjects(&self) -> Vec<Subject> {
+        let names = self.names.iter().copied().map(Subject::of_name);
+        names.chain([call_subject(&self.call.id)]).collect()
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Call, 1)
+    }
+
+    fn text_bytes(&self) -> usize {
+        let content = self.content.as_ref().map_or(0, String::len);
+        size_of_val(&*self.names) + self.call.id.len() + self.call.tool.len() + content
+    }
+
+    fn is_repeated(&self) -> bool {
+        true
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        mark_answered(late, self).await.map(|()| false)
+    }
+}
+
+impl LateStore {
+    /// Queues a note that the caller received the results of these calls. Does not wait.
+    pub fn note_delivered(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+        self.queue_marks(caller, calls, CallMark::Delivered);
+    }
+
+    /// Queues a note that the caller's history contains these results. Does not wait.
+    pub fn note_acknowledged(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+        let principal = caller.principal();
+        let calls = calls.into_iter();
+        // Every later request shows the same results: one that is no longer pending was acknowledged before.
+        let pending = calls.filter(|name| self.0.posted.is_waiting(principal, name));
+        self.queue_marks(caller, pending, CallMark::Acknowledged);
+    }
+
+    /// Queues a note that a provider refused these results: no request gets them until they are corrected. Does not wait.
+    pub fn note_withheld(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+        self.queue_marks(caller, calls, CallMark::Withheld);
+    }
+
+    fn queue_marks(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>, mark: CallMark) {
+        for name in calls {
+            self.queue_update(MarkCall {
+                principal: caller.principal(),
+                name,
+                mark,
+            });
+        }
+    }
+
+    /// Queues a note that the client itself brought an answer of this tool's call. Does not wait.
+    ///
+    /// A posted result goes on waiting, unless `content` contains it: the content of the answer as JSON.
+    pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
+        if self.is_served(caller, &call.tool) {
+            self.queue_update(MarkAnswered {
+                principal: caller.principal(),
+                names: Self::call_names(lane, &call),
+                call,
+                content,
+            });
+        }
+    }
+
+    /// Notes that a client's own result, by its hash, contains the posted result of its call. Does not wait.
+    pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
+        self.0.posted.note_contained(caller.principal(), call, answer);
+        self.note_delivered(caller, [call]);
+    }
+
+    /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
+    pub async fn ack_result(&self, caller: Caller, call: RecordName) -> Result<bool, LateError> {
+        acknowledge_call(self, caller.principal(), call).await
+    }
+}
+
+/// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
+async fn acknowledge_call(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
     let acked = change_call(late, principal, name, |call| {
         let waits = call.posted.is_some() && call.state != RecordedCallState::Acked;
         waits.then(|| call.state = RecordedCallState::Acked).is_some()
@@ -39,14 +170,10 @@ pub(super) async fn acknowledge_call(
 
 /// Marks a call as delivered, because its client has brought an answer. A posted result that this answer does not
 /// contain goes on waiting.
-pub(super) async fn mark_answered(
-    late: &LateStore,
-    principal: Principal,
-    names: &[RecordName],
-    wanted: &CallQuery,
-    content: Option<&str>,
-) -> Result<(), LateError> {
-    for name in names {
+async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<(), LateError> {
+    let (principal, wanted) = (answered.principal, &answered.call);
+    let content = answered.content.as_deref();
+    for name in &answered.names {
         let answered = change_call(late, principal, *name, |call| {
             let is_open = call.state.is_open();
             let is_it = matching::is_call_of_body(call, wanted);
@@ -78,7 +205,7 @@ pub(super) async fn mark_answered(
 }
 
 /// Marks a posted result as refused by a provider.
-pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
+async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
     let withheld = change_call(late, principal, name, |call| {
         let is_put_in = call.posted.is_some() && !call.is_withheld;
         is_put_in.then(|| call.is_withheld = true).is_some()
@@ -92,7 +219,7 @@ pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: 
 }
 
 /// Marks a call as delivered, and records the time since its result was posted.
-pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
+async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
     let delivered = change_call(late, principal, name, |call| {
         // An acknowledged call stays acknowledged: the client has more than received it.
         let open = call.state.is_open() || call.state == RecordedCallState::Settled;

@@ -6,16 +6,16 @@ use tokio::time::Instant;
 
 use super::{
     LateError, LateStore,
-    jobs::LateJob,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
+    update::LateUpdate,
 };
 use crate::{
     auth::{Caller, Principal},
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{ChangeStamp, CommitStep, RecordKey, RecordKind, Unread, read_by, update_records},
     session::LaneId,
-    writer::QueuedUpdate,
+    writer::{QueuedUpdate, Subject},
 };
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
@@ -45,7 +45,7 @@ impl Compactions<'_> {
     /// Notes the calls of a history that its client compacts, or lets the provider compact. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
-    /// Returns the job of their write, or `None` if they were noted before.
+    /// Returns their write, or `None` if they were noted before.
     pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedUpdate> {
         // Clients with one key may choose the same session names.
         let is_known = !caller.is_shared() && self.0.0.callers.is_verified_in_memory(caller);
@@ -63,7 +63,11 @@ impl Compactions<'_> {
             return None;
         }
         self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
-        self.0.queue_job(LateJob::Compacted(principal, lane, calls.into()))
+        self.0.queue_update(StoreCompacted {
+            principal,
+            lane,
+            calls: calls.into(),
+        })
     }
 
     /// Returns the lane's calls that a compaction may have removed.
@@ -101,26 +105,50 @@ impl Compactions<'_> {
     }
 }
 
-/// Adds calls to the record of their lane.
-pub(super) async fn store_compacted(
-    late: &LateStore,
+/// The adding of calls to the record of their lane.
+struct StoreCompacted {
     principal: Principal,
     lane: LaneId,
-    calls: &[NotedCall],
-) -> Result<(), LateError> {
-    let key = lane_key(principal, lane);
-    update_records(&*late.0.ledger, [key], |[standing], now| {
-        let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
-        let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), calls));
-        // As long as any of their results may wait.
-        let expires_at = longest_retention(now, late.0.settings.ttl);
-        let expires_at = standing
-            .as_ref()
-            .map_or(expires_at, |record| record.expires_at.max(expires_at));
-        let step = CommitStep::put_record(key, standing.as_ref(), value, expires_at);
-        (vec![step], ())
-    })
-    .await
+    calls: Box<[NotedCall]>,
+}
+
+impl LateUpdate for StoreCompacted {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(*self.lane.as_bytes())]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::CompactedCalls, 1)
+    }
+
+    fn text_bytes(&self) -> usize {
+        size_of_val(&*self.calls)
+    }
+
+    fn is_repeated(&self) -> bool {
+        false
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        let key = lane_key(self.principal, self.lane);
+        update_records(&*late.0.ledger, [key], |[standing], now| {
+            let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
+            let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), &self.calls));
+            // As long as any of their results may wait.
+            let expires_at = longest_retention(now, late.0.settings.ttl);
+            let expires_at = standing
+                .as_ref()
+                .map_or(expires_at, |record| record.expires_at.max(expires_at));
+            let step = CommitStep::put_record(key, standing.as_ref(), value, expires_at);
+            (vec![step], true)
+        })
+        .await
+    }
+
+    fn note_lost(&self, late: &LateStore) {
+        // The next compaction must note its calls.
+        late.0.compacted.remove(&(self.principal, self.lane));
+    }
 }
 
 fn lane_key(principal: Principal, lane: LaneId) -> RecordKey {

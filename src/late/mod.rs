@@ -22,7 +22,6 @@ mod event_kind;
 mod events;
 mod feed;
 mod intents;
-mod jobs;
 mod json_pointer;
 mod leave_reason;
 mod match_queue;
@@ -50,10 +49,10 @@ mod settling;
 mod store_inner;
 mod surfaces;
 mod tasks;
+mod update;
 mod wait_reason;
 mod webhook;
 pub mod webhooks;
-mod worker;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -74,7 +73,6 @@ pub use error::LateError;
 pub use event_kind::{EventKind, EventSubject};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
-pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use leave_reason::LeaveReason;
 pub use message_list::{ListedMessage, Messages};
@@ -100,11 +98,9 @@ use crate::{
     session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::QueuedUpdate,
 };
 use matching::Service;
 use store_inner::LateStoreInner;
-use worker::QueuedLateJob;
 
 /// Longest time that a request about a call waits for what is queued about it.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -195,35 +191,6 @@ impl LateStore {
         self.0.telemetry.record_late_event("unrecorded");
     }
 
-    /// Queues a note that the caller received the results of these calls. Does not wait.
-    pub fn note_delivered(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        for name in calls {
-            self.queue_job(LateJob::Delivered(caller.principal(), name));
-        }
-    }
-
-    /// Queues a note that the caller's history contains these results. Does not wait.
-    pub fn note_acknowledged(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        let principal = caller.principal();
-        // Every later request shows the same results: one that is no longer pending was acknowledged before.
-        for name in calls
-            .into_iter()
-            .filter(|name| self.0.posted.is_waiting(principal, name))
-        {
-            self.queue_job(LateJob::Acked(principal, name));
-        }
-    }
-
-    /// Queues a note that the client itself brought an answer of this tool's call. Does not wait.
-    ///
-    /// A posted result goes on waiting, unless `content` contains it: the content of the answer as JSON.
-    pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
-        if self.is_served(caller, &call.tool) {
-            let names = Self::call_names(lane, &call);
-            self.queue_job(LateJob::Answered(caller.principal(), names, Box::new(call), content));
-        }
-    }
-
     /// Returns `true` if a posted result of this call waits for the caller, as far as memory knows.
     pub fn is_waiting(&self, caller: Caller, call: &RecordName) -> bool {
         self.0.posted.is_waiting(caller.principal(), call)
@@ -241,11 +208,6 @@ impl LateStore {
     pub fn call_names(lane: Option<LaneId>, call: &CallQuery) -> Vec<RecordName> {
         let lane = lane.map(|lane| *lane.as_bytes());
         record_names::candidate_names(call, lane.as_ref())
-    }
-
-    /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
-    pub async fn ack_result(&self, caller: Caller, call: RecordName) -> Result<bool, LateError> {
-        changes::acknowledge_call(self, caller.principal(), call).await
     }
 
     /// Notes that the client closed a session: its calls no longer wait in an open turn.
@@ -271,14 +233,14 @@ impl LateStore {
         self.0.writer.flush().await;
     }
 
-    /// Waits until the jobs about the calls of this id are done or lost, for a second at most.
+    /// Waits until what is queued about the calls of this id is done or lost, for a second at most.
     ///
     /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
     async fn await_call(&self, call_id: &[u8]) {
         let deadline = clock::now() + CALL_WAIT_MAX;
         self.0
             .writer
-            .await_subject(&jobs::call_subject(call_id), deadline)
+            .await_subject(&update::call_subject(call_id), deadline)
             .await;
     }
 
@@ -290,19 +252,6 @@ impl LateStore {
         names: impl Iterator<Item = RecordName>,
     ) -> Vec<(RecordName, Option<u64>)> {
         self.0.posted.known_posted(caller.principal(), names)
-    }
-
-    /// Notes that a client's own result, by its hash, contains the posted result of its call. Does not wait.
-    pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
-        self.0.posted.note_contained(caller.principal(), call, answer);
-        self.queue_job(LateJob::Delivered(caller.principal(), call));
-    }
-
-    /// Queues a note that a provider refused these results: no request gets them until they are corrected. Does not wait.
-    pub fn note_withheld(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        for name in calls {
-            self.queue_job(LateJob::Withheld(caller.principal(), name));
-        }
     }
 
     /// Counts a read that failed or came too late.
@@ -346,11 +295,5 @@ impl LateStore {
         let missed = Notify::new();
         let news = other_replicas::follow_replicas(store.clone(), &missed);
         tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
-    }
-
-    /// Queues a job for the background writer. A full queue loses it, or others that matter less.
-    fn queue_job(&self, job: LateJob) -> Option<QueuedUpdate> {
-        let is_used = self.is_used();
-        is_used.then(|| self.0.writer.queue_awaited(QueuedLateJob::new(self, job)))?
     }
 }

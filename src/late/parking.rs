@@ -13,17 +13,18 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{
     LateError, LateStore, LateStoreInner,
-    jobs::LateJob,
     matching::{NamedCall, Service},
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
     settling::{self, Post, PostOutcome, SettleOutcome},
+    update::{LateUpdate, index_subject},
 };
 use crate::{
     auth::Principal,
     clock,
     ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
     telemetry::dashboard::LateCallLabel,
+    writer::Subject,
 };
 
 /// The time between two searches for parked results that have expired: 10 minutes.
@@ -122,6 +123,27 @@ pub(super) async fn note_change(late: &LateStore, key: RecordKey) -> Result<(), 
     Ok(())
 }
 
+/// The settling of the parked results of an index.
+struct SettleParked(Index);
+
+impl LateUpdate for SettleParked {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![index_subject(self.0)]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Parked, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        false
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        settle_parked(late, self.0).await.map(|()| false)
+    }
+}
+
 /// Settles the parked results that name a call of this index, as far as their matches have settled.
 pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
     // Another process may have parked the first result a moment ago, and would not find the call.
@@ -175,7 +197,7 @@ pub(super) async fn settle_and_expire(store: Weak<LateStoreInner>, missed: &Noti
         }
         let now = clock::unix_time();
         for index in late.0.match_queue.take_due(now) {
-            late.queue_job(LateJob::Settle(index));
+            late.queue_update(SettleParked(index));
         }
         let queue = Arc::clone(&late.0.match_queue);
         // Dropped while waiting: this task must not keep the store alive.

@@ -1,20 +1,69 @@
 //! Calls on their way to the ledger: those that a service may answer, each once.
 
 use super::{
-    LateStore,
+    LateError, LateStore,
     calls::ObservedCall,
     event_kind::{EventKind, EventSubject},
     events::Notices,
-    jobs::{LateJob, NewCall},
-    record_names,
+    matching, parking, record_names,
     records::{RecordedCall, RecordedCallState},
+    retention::retained_until,
+    update::{LateUpdate, call_subject},
 };
 use crate::{
     auth::Caller,
     clock,
-    ledger::{RecordKey, RecordKind},
-    writer::QueuedUpdate,
+    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts},
+    writer::{QueuedUpdate, Subject},
 };
+
+/// Bytes that a call counts in addition to its texts.
+const CALL_BYTES: usize = 512;
+
+/// A call to be recorded.
+#[derive(Debug)]
+struct NewCall {
+    /// The key of its record, unless another call has it.
+    key: RecordKey,
+    call: RecordedCall,
+    /// The hash of the observation.
+    observed: [u8; 32],
+}
+
+/// The recording of the calls of one turn.
+struct RecordCalls(Vec<NewCall>);
+
+impl LateUpdate for RecordCalls {
+    fn subjects(&self) -> Vec<Subject> {
+        let subjects = |new: &NewCall| [call_subject(&new.call.id), Subject::of_name(new.key.name)];
+        self.0.iter().flat_map(subjects).collect()
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Call, self.0.len())
+    }
+
+    fn text_bytes(&self) -> usize {
+        let label = |call: &RecordedCall| call.session_label.as_ref().map_or(0, |label| label.len());
+        let bytes = |new: &NewCall| CALL_BYTES + new.call.id.len() + new.call.tool.len() + label(&new.call);
+        self.0.iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    fn is_repeated(&self) -> bool {
+        false
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        record_calls(late, &self.0).await
+    }
+
+    fn note_lost(&self, late: &LateStore) {
+        // The next request that shows these calls must record them.
+        for new in &self.0 {
+            late.0.recorded.remove(&new.observed);
+        }
+    }
+}
 
 impl LateStore {
     /// Returns `true` if calls of this tool are recorded: a service answers them, and this process knows the caller as
@@ -27,7 +76,7 @@ impl LateStore {
 
     /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
     ///
-    /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
+    /// Returns the update, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
     /// names it is then parked.
     pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedUpdate> {
         let served = calls
@@ -39,7 +88,7 @@ impl LateStore {
         if new_records.is_empty() {
             return None;
         }
-        self.queue_job(LateJob::Record(new_records))
+        self.queue_update(RecordCalls(new_records))
     }
 }
 
@@ -87,4 +136,140 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
     late.0.recorded.insert(&observed, ());
     Some(NewCall { key, call, observed })
+}
+
+/// Inserts calls into the ledger, then settles the results that are parked for them. Returns `true` if a call was written.
+async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateError> {
+    let (mut is_written, mut last_error) = (false, None);
+    for batch in calls.chunks(ROWS_MAX) {
+        // One commit, so that a crash records either the whole turn or nothing of it.
+        let steps = batch.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
+        let existing = match late.0.ledger.commit(steps, clock::unix_time()).await {
+            Ok(CommitOutcome::Done) => {
+                is_written = true;
+                continue;
+            }
+            Ok(CommitOutcome::Conflict(existing)) => existing,
+            // If the ledger is full for one caller, the others must not lose their calls.
+            Err(LedgerError::Full { .. } | LedgerError::TooLarge) if batch.len() > 1 => {
+                for new in batch {
+                    match record_call(late, new).await {
+                        Ok(written) => is_written |= written,
+                        Err(LateError::Ledger(LedgerError::Full { .. } | LedgerError::TooLarge)) => {
+                            late.0.writer.count_lost(RecordKind::Call);
+                            late.0.telemetry.record_late_event("lost");
+                            late.0.recorded.remove(&new.observed);
+                        }
+                        Err(error) => last_error = Some(error),
+                    }
+                }
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
+        let (recorded, unrecorded): (Vec<_>, Vec<_>) =
+            batch.iter().zip(existing).partition(|(_, record)| record.is_some());
+        let steps: Vec<_> = unrecorded
+            .iter()
+            .map(|(new, _)| insert_step(late, new.key, &new.call))
+            .collect();
+        let has_steps = !steps.is_empty();
+        let remaining = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+            is_written |= has_steps;
+            recorded
+        } else {
+            batch.iter().map(|new| (new, None)).collect()
+        };
+        for (new, _) in remaining {
+            is_written |= record_call(late, new).await?;
+        }
+    }
+    for new in calls {
+        parking::settle_parked(late, record_names::call_index(&new.call.id)).await?;
+    }
+    last_error.map_or(Ok(is_written), Err)
+}
+
+/// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of
+/// its own. Returns `true` if it wrote to the store.
+async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError> {
+    retry_conflicts(|| async {
+        let now = clock::unix_time();
+        let insert = insert_step(late, new.key, &new.call);
+        let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? else {
+            return Ok(Some(true));
+        };
+        // A record that another version wrote, or that was removed meanwhile, is left alone.
+        let Some(record) = existing.into_iter().flatten().next() else {
+            return Ok(None);
+        };
+        let Some(recorded) = RecordedCall::decode(&record.value) else {
+            return Ok(Some(false));
+        };
+        let twin = twin_key(&recorded, new);
+        let steps = change_steps(late, &record, recorded, new);
+        let has_steps = !steps.is_empty();
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            return Ok(Some(has_steps));
+        }
+        // The twin exists already, or another writer was first. Only the latter needs another try.
+        let has_twin = late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some);
+        Ok(has_twin.then_some(false))
+    })
+    .await
+}
+
+/// Returns the steps that record a call whose name another record has already.
+fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: &NewCall) -> Vec<CommitStep> {
+    let is_unique = !record_names::may_have_twin(&new.call.id, &new.call.tool);
+    if is_unique || matching::is_same_call(&recorded, &new.call) {
+        let mut merged = recorded.clone();
+        merged.input = merged.input.or(new.call.input);
+        merged.session = merged.session.or(new.call.session);
+        merged.intent_input = merged.intent_input.or(new.call.intent_input);
+        // A request may have shown the call before its answer was recorded.
+        if new.call.is_emitted && !merged.is_emitted {
+            // Its client may strip characters from ids. The service gets the one of the answer.
+            merged.id.clone_from(&new.call.id);
+            merged.is_emitted = true;
+        }
+        return if merged == recorded {
+            Vec::new()
+        } else {
+            vec![late.replace_step(record, &merged)]
+        };
+    }
+    let mut steps = vec![insert_step(late, twin_key(&recorded, new), &new.call)];
+    let has_same_id = recorded.id == new.call.id;
+    // Only the session tells these calls apart, so the first one must say so.
+    if has_same_id && recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
+        let marked = RecordedCall {
+            has_twin: true,
+            ..recorded
+        };
+        steps.push(late.replace_step(record, &marked));
+    }
+    steps
+}
+
+/// Returns the key of a second call with the letters and digits of a recorded one.
+fn twin_key(recorded: &RecordedCall, new: &NewCall) -> RecordKey {
+    let call = &new.call;
+    let name_of = if recorded.id == call.id {
+        record_names::twin_call_name
+    } else {
+        record_names::spelled_call_name
+    };
+    let name = name_of(&call.id, &call.tool, call.input.as_ref(), call.session.as_ref());
+    RecordKey { name, ..new.key }
+}
+
+fn insert_step(late: &LateStore, key: RecordKey, call: &RecordedCall) -> CommitStep {
+    CommitStep::Insert {
+        key,
+        index: Some(record_names::call_index(&call.id)),
+        value: call.encode(),
+        expires_at: retained_until(call, late.0.settings.ttl),
+    }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{LateError, LateStore, carry_over, jobs::LateJob, records::RecordedCall};
+use super::{LateError, LateStore, carry_over, records::RecordedCall, update::LateUpdate};
 use crate::{
     auth::{Caller, Principal},
     clock,
     ledger::{CommitStep, Moment, RecordKey, RecordKind, RecordName, update_records},
+    writer::Subject,
 };
 
 /// The time for which a read counts: 7 days.
@@ -31,22 +32,41 @@ impl LateStore {
             return;
         }
         self.0.readers.insert(&principal, now);
-        self.queue_job(LateJob::Read(principal, now));
+        self.queue_update(StoreRead { principal, at: now });
     }
 }
 
-/// Stores the time of a caller's last read.
-pub(super) async fn store_read(late: &LateStore, principal: Principal, at: Moment) -> Result<(), LateError> {
-    let key = reader_key(principal);
-    let expires_at = at.saturating_add(READ_VALID_FOR);
-    update_records(&*late.0.ledger, [key], |[stored], _| {
-        if stored.as_ref().is_some_and(|record| record.expires_at >= expires_at) {
-            return (Vec::new(), ());
-        }
-        let step = CommitStep::put_record(key, stored.as_ref(), Bytes::new(), expires_at);
-        (vec![step], ())
-    })
-    .await
+/// The storing of the time of a caller's last read.
+struct StoreRead {
+    principal: Principal,
+    at: Moment,
+}
+
+impl LateUpdate for StoreRead {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(*self.principal.as_bytes())]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Reader, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        true
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        let key = reader_key(self.principal);
+        let expires_at = self.at.saturating_add(READ_VALID_FOR);
+        update_records(&*late.0.ledger, [key], |[stored], _| {
+            if stored.as_ref().is_some_and(|record| record.expires_at >= expires_at) {
+                return (Vec::new(), false);
+            }
+            let step = CommitStep::put_record(key, stored.as_ref(), Bytes::new(), expires_at);
+            (vec![step], false)
+        })
+        .await
+    }
 }
 
 /// Returns `true` if the result of a call reaches the caller without its conversation.

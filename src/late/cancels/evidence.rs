@@ -18,15 +18,16 @@ use crate::{
     digest::digest_of,
     late::{
         LateError, LateStore,
-        jobs::LateJob,
         leave_reason::LeaveReason,
         matching,
         outbox::{self, OutgoingRecord, Purpose, message_key},
         records::{RecordedCall, RecordedCallState},
+        update::LateUpdate,
     },
     ledger::{CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName, update_records},
     repair::{Tier, id_letters, is_strong},
     session::{CallEvidence, LaneId},
+    writer::Subject,
 };
 
 /// The watched lanes, behind a lock.
@@ -95,8 +96,11 @@ impl Cancels<'_> {
         if !self.watches(lane) {
             // Another process may watch the lane, and sees nothing of this request.
             if self.0.0.has_cancels && !self.0.0.ledger.is_exclusive() && caller.is_authenticated() && may_go_on {
-                self.0
-                    .queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
+                self.0.queue_update(StoreSign {
+                    principal: caller.principal(),
+                    lane,
+                    at: clock::unix_time(),
+                });
             }
             return;
         }
@@ -120,7 +124,11 @@ impl Cancels<'_> {
         store_left(self.0, heard.left);
         if heard.is_alive {
             // Another process may be about to send a cancel.
-            self.0.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+            self.0.queue_update(StoreSign {
+                principal: caller.principal(),
+                lane,
+                at,
+            });
         }
     }
 
@@ -240,7 +248,10 @@ pub(in crate::late) async fn watch_recorded(late: &LateStore) -> Result<(), Late
 
 /// Queues the removal of a call's cancel: its lane is alive.
 fn revoke(late: &LateStore, call: &RecordKey) {
-    late.queue_job(LateJob::RemoveCancel(cancel_key(call)));
+    late.queue_update(CancelChange {
+        key: cancel_key(call),
+        message: None,
+    });
     late.0.telemetry.record_late_event("cancel_revoked");
 }
 
@@ -252,17 +263,44 @@ fn store_left(late: &LateStore, left: Vec<LeftCall>) {
         // Made now, so that no request before counts as a sign of life, and due at the end of the grace.
         let since = clock::now().saturating_duration_since(left.left_at);
         message.due_at = message.due_at.saturating_sub(since);
-        let key = left.key;
-        late.queue_job(LateJob::StoreCancel(cancel_key(&key), Box::new(message)));
+        late.queue_update(CancelChange {
+            key: cancel_key(&left.key),
+            message: Some(message),
+        });
+    }
+}
+
+/// The storing or the removal of a cancel that evidence demands or revokes.
+struct CancelChange {
+    key: RecordKey,
+    /// The cancel. `None` removes it.
+    message: Option<OutgoingRecord>,
+}
+
+impl LateUpdate for CancelChange {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(self.key.name)]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Outgoing, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        false
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        match &self.message {
+            Some(message) => store_cancel(late, self.key, message).await?,
+            None => remove_cancel(late, self.key).await?,
+        }
+        Ok(false)
     }
 }
 
 /// Stores the cancel that evidence demands, unless the owner asked for one, or the service was asked before.
-pub(in crate::late) async fn store_cancel(
-    late: &LateStore,
-    key: RecordKey,
-    message: &OutgoingRecord,
-) -> Result<(), LateError> {
+async fn store_cancel(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
     if is_final(late, key, &message.purpose).await? {
         return Ok(());
     }
@@ -270,7 +308,7 @@ pub(in crate::late) async fn store_cancel(
 }
 
 /// Removes the cancel that a request revokes, unless the owner asked for it, or the service was asked before.
-pub(in crate::late) async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
+async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
     let Some(message) = read_message(late, key).await? else {
         return Ok(());
     };
@@ -346,24 +384,39 @@ pub(super) fn cancel_key(call: &RecordKey) -> RecordKey {
     message_key(Principal::from_bytes(call.principal), name)
 }
 
-/// Stores the time of a lane's last request. An earlier one never replaces a later one.
-pub(in crate::late) async fn store_sign(
-    late: &LateStore,
+/// The storing of the time of a lane's last request. An earlier one never replaces a later one.
+struct StoreSign {
     principal: Principal,
     lane: LaneId,
     at: Moment,
-) -> Result<(), LateError> {
-    let key = RecordKey::new(RecordKind::LaneSign, principal, *lane.as_bytes());
-    let expires_at = at.saturating_add(late.0.settings.ttl);
-    update_records(&*late.0.ledger, [key], |[stored], _| {
-        let known = stored.as_ref().and_then(|record| read_sign(&record.value));
-        let step = (known < Some(at)).then(|| {
-            let value = bytes::Bytes::copy_from_slice(&at.as_nanos().to_le_bytes());
-            CommitStep::put_record(key, stored.as_ref(), value, expires_at)
-        });
-        (step.into_iter().collect(), ())
-    })
-    .await
+}
+
+impl LateUpdate for StoreSign {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(*self.lane.as_bytes())]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::LaneSign, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        true
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        let key = RecordKey::new(RecordKind::LaneSign, self.principal, *self.lane.as_bytes());
+        let expires_at = self.at.saturating_add(late.0.settings.ttl);
+        update_records(&*late.0.ledger, [key], |[stored], _| {
+            let known = stored.as_ref().and_then(|record| read_sign(&record.value));
+            let step = (known < Some(self.at)).then(|| {
+                let value = bytes::Bytes::copy_from_slice(&self.at.as_nanos().to_le_bytes());
+                CommitStep::put_record(key, stored.as_ref(), value, expires_at)
+            });
+            (step.into_iter().collect(), false)
+        })
+        .await
+    }
 }
 
 /// Reads the time of a lane's last request.

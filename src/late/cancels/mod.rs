@@ -10,9 +10,7 @@ mod lane_watch;
 mod sending;
 
 pub use confirming::CancelOutcome;
-pub(super) use evidence::{
-    WatchedLanes, note_silence, remove_cancel, store_cancel, store_sign, watch_again, watch_recorded,
-};
+pub(super) use evidence::{WatchedLanes, note_silence, watch_again, watch_recorded};
 pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 
 use super::LateStore;

@@ -10,8 +10,7 @@ pub(super) use messages::{JudgedEvent, judge};
 use super::{
     LateStore,
     event_kind::{EventKind, EventSubject},
-    jobs::LateJob,
-    outbox::{self, OutgoingRecord, Purpose},
+    outbox::{self, MessageChange, OutgoingRecord, Purpose},
     webhook::{GIVE_UP, Webhook},
 };
 use crate::{
@@ -58,7 +57,7 @@ impl Notices {
         for webhook in late.0.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
             let event = (EventKind::Expired, EventSubject::Call(call));
             let key = event_key(principal, webhook, event, Moment::ZERO);
-            late.queue_job(LateJob::RemoveMessage(key));
+            late.queue_update(MessageChange { key, message: None });
         }
     }
 
@@ -77,7 +76,10 @@ impl Notices {
     /// Queues the events for the background writer.
     pub(super) fn queue(self, late: &LateStore) {
         for (key, message) in self.0 {
-            late.queue_job(LateJob::StoreMessage(key, Box::new(message)));
+            late.queue_update(MessageChange {
+                key,
+                message: Some(message),
+            });
         }
     }
 }

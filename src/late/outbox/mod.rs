@@ -12,12 +12,13 @@ pub use records::{OutgoingRecord, Purpose};
 
 use std::time::Duration;
 
-use super::{LateError, LateStore};
+use super::{LateError, LateStore, update::LateUpdate};
 use crate::{
     auth::Principal,
     clock,
     digest::digest_of,
     ledger::{CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
+    writer::Subject,
 };
 
 /// The pause after the first failed try of a message. Each further one doubles it.
@@ -28,6 +29,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// Returns the key of a message. `name` tells the messages of a principal apart.
 pub(super) const fn message_key(principal: Principal, name: RecordName) -> RecordKey {
     RecordKey::new(RecordKind::Outgoing, principal, name)
+}
+
+/// The storing or the removal of a message.
+pub(super) struct MessageChange {
+    pub(super) key: RecordKey,
+    /// The message. `None` removes it.
+    pub(super) message: Option<OutgoingRecord>,
+}
+
+impl LateUpdate for MessageChange {
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name(self.key.name)]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Outgoing, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        false
+    }
+
+    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+        match &self.message {
+            Some(message) => store_message(late, self.key, message).await?,
+            None => remove_message(late, self.key).await?,
+        }
+        Ok(false)
+    }
 }
 
 /// Stores a message in place of an earlier one of its name, and schedules it.

@@ -1,0 +1,121 @@
+//! Changes of late results that the background writer makes.
+
+use std::sync::{Arc, Weak};
+
+use super::{LateError, LateStore, LateStoreInner, record_names::call_index};
+use crate::{
+    ledger::{Contended, Index, RecordKind},
+    writer::{QueuedUpdate, Subject, Update, UpdateError, UpdateSize, Work, WriteLane},
+};
+
+/// Bytes that an update counts in addition to its texts.
+const UPDATE_BYTES: usize = 512;
+
+/// A change of late results that no request waits for. It reads before it commits.
+pub(super) trait LateUpdate: Send + Sync + 'static {
+    /// Returns the call, the call id, the lane or the message that it is about.
+    fn subjects(&self) -> Vec<Subject>;
+
+    /// Returns the kind of the records that are lost with it, and their number.
+    fn lost_records(&self) -> (RecordKind, usize);
+
+    /// Returns the bytes of its texts and lists.
+    fn text_bytes(&self) -> usize {
+        0
+    }
+
+    /// Returns `true` if a later request of the conversation leads to the same update again.
+    fn is_repeated(&self) -> bool;
+
+    /// Makes the change once. Returns `true` if it surely wrote to the store: many find that nothing is to be written.
+    fn apply(&self, late: &LateStore) -> impl Future<Output = Result<bool, LateError>> + Send;
+
+    /// Notes that it is lost.
+    fn note_lost(&self, _late: &LateStore) {}
+}
+
+/// An update that waits for the background writer.
+struct QueuedLateUpdate<U> {
+    // Weak, so that the queue closes when the last handle of the store is dropped.
+    late: Weak<LateStoreInner>,
+    update: U,
+}
+
+impl<U> std::fmt::Debug for QueuedLateUpdate<U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // It may contain the client's answer, which never reaches a log.
+        f.write_str("QueuedLateUpdate")
+    }
+}
+
+impl<U: LateUpdate> Update for QueuedLateUpdate<U> {
+    fn lane(&self) -> WriteLane {
+        WriteLane::Reading
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        self.update.subjects()
+    }
+
+    fn size(&self) -> UpdateSize {
+        UpdateSize {
+            rows: self.update.lost_records().1,
+            bytes: UPDATE_BYTES.saturating_add(self.update.text_bytes()),
+        }
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        self.update.lost_records()
+    }
+
+    fn is_repeated(&self) -> bool {
+        self.update.is_repeated()
+    }
+
+    fn begin(self: Arc<Self>) -> Work {
+        match self.late.upgrade() {
+            Some(late) => Work::Change(Box::pin(async move { Ok(self.update.apply(&LateStore(late)).await?) })),
+            None => Work::Nothing,
+        }
+    }
+
+    fn note_lost(&self) {
+        if let Some(late) = self.late.upgrade().map(LateStore) {
+            late.0.telemetry.record_late_event("lost");
+            self.update.note_lost(&late);
+        }
+    }
+}
+
+impl From<LateError> for UpdateError {
+    fn from(error: LateError) -> Self {
+        match error {
+            LateError::Ledger(error) => Self::Ledger(error),
+            LateError::Busy => Self::Contended(Contended),
+            LateError::Random(_) | LateError::ClockStep => Self::Final(error.into()),
+        }
+    }
+}
+
+impl LateStore {
+    /// Queues an update for the background writer. A full queue loses it, or others that matter less.
+    pub(super) fn queue_update(&self, update: impl LateUpdate) -> Option<QueuedUpdate> {
+        let late = Arc::downgrade(&self.0);
+        let is_used = self.is_used();
+        is_used.then(|| self.0.writer.queue_awaited(QueuedLateUpdate { late, update }))?
+    }
+}
+
+/// Returns the subject of all calls with this id.
+pub(super) fn call_subject(call_id: &[u8]) -> Subject {
+    index_subject(call_index(call_id))
+}
+
+/// Returns the subject of all calls with an index. It is no name of a record, which is a whole hash.
+pub(super) fn index_subject(index: Index) -> Subject {
+    let mut name = [0; 32];
+    for (to, from) in name.iter_mut().zip(index) {
+        *to = from;
+    }
+    Subject::of_name(name)
+}
