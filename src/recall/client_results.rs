@@ -2,22 +2,27 @@
 //!
 //! Memory contains them up to a limit. The ledger contains them only if the operator allows conversation content there.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::RecallStore;
 use crate::{
     auth::Caller,
     digest::{Digest, HashTexts as _},
-    digest_cache::{DigestCache, Lifetime},
-    ledger::RecordName,
-    repair::{ClientResult, id_letters},
+    digest_cache::Lifetime,
+    ledger::{Record, RecordKind, RecordName, Unread},
+    repair::{ClientResult, RealResult, id_letters, names_call},
     session::LaneId,
+    table::{
+        KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+    },
     wire::Format,
 };
 
 /// The limit of the results in memory, in bytes.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that a result counts in addition to its text.
-const RESULT_BYTES: usize = 192;
 
 /// The owner and the format of results. No other caller can find them, and no other format receives them.
 #[derive(Clone, Copy, Debug)]
@@ -45,44 +50,98 @@ pub struct ClientResultQuery {
     pub has_twin: bool,
 }
 
-/// The results in memory.
-#[derive(Debug)]
-pub(super) struct ClientResultCache(DigestCache<RecordName, Arc<String>>);
+/// A result, as the block of its format.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ResultBlock(Arc<str>);
 
-impl ClientResultCache {
-    pub(super) fn new() -> Self {
-        let weigh = |block: &Arc<String>| block.len().saturating_add(RESULT_BYTES);
-        Self(DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh))
+impl StoredRow for ResultBlock {
+    fn encode(&self) -> Option<Bytes> {
+        Some(Bytes::copy_from_slice(self.0.as_bytes()))
     }
 
-    /// Stores a result in place of an earlier one of its call.
+    fn decode(record: &Record) -> Option<Self> {
+        Some(Self(std::str::from_utf8(&record.value).ok()?.into()))
+    }
+
+    fn byte_len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Creates the table of results.
+pub(super) fn client_result_table(
+    parts: &TableParts,
+    callers: &VerifiedCallers,
+    record_ttl: Duration,
+) -> Table<ResultBlock> {
+    let policy = TablePolicy {
+        kind: RecordKind::ClientResult,
+        memory: MemoryLimit::Bytes(MEMORY_BYTES),
+        lifetime: Lifetime::Unlimited,
+        record_ttl,
+        principals: KnownPrincipals::Any,
+        caches_absence: false,
+        needs_lasting_ledger: false,
+        restores_lost: false,
+        daily: None,
+    };
+    Table::new(parts, callers, policy)
+}
+
+impl RecallStore {
+    /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
     ///
-    /// Returns its name and text. `None` if the same result was stored already, or if nothing identifies the call.
-    pub(super) fn store_result(&self, scope: RecallScope, result: ClientResult) -> Option<(RecordName, Arc<String>)> {
-        let name = result_name(
-            scope,
-            &result.id,
-            &result.tool,
-            result.occurrence,
-            result.input.as_ref(),
-        )?;
-        if self.0.get(&name).is_some_and(|known| *known == result.block) {
-            return None;
+    /// If a call has several results over time, memory contains the last and the ledger the first.
+    pub fn store_client_results(&self, scope: RecallScope, brought: Vec<ClientResult>) {
+        if !scope.caller.is_authenticated() {
+            return;
         }
-        let block = Arc::new(result.block);
-        self.0.insert(&name, Arc::clone(&block));
-        Some((name, block))
+        let are_stored = self.0.settings.stores_client_results;
+        let changes = brought.into_iter().filter_map(|result| {
+            let ClientResult {
+                id, tool, occurrence, ..
+            } = &result;
+            let name = result_name(scope, id, tool, *occurrence, result.input.as_ref())?;
+            let change = move |known: Option<&ResultBlock>| match known {
+                // A retried request brings the same results again: only new ones are written.
+                Some(known) if *known.0 == *result.block => RowChange::Keep,
+                _ if are_stored => RowChange::Store(ResultBlock(result.block.into()), RowWrite::Insert),
+                _ => RowChange::Remember(ResultBlock(result.block.into())),
+            };
+            Some((name, change))
+        });
+        self.0.client_results.change(scope.caller.principal(), changes);
     }
 
-    /// Returns the result with this name.
-    pub(super) fn find_result(&self, name: &RecordName) -> Option<String> {
-        self.0.get(name).map(|block| String::clone(&block))
+    /// Returns the results that the caller brought for these calls, in their order.
+    pub async fn find_client_results(
+        &self,
+        scope: RecallScope,
+        calls: &[ClientResultQuery],
+        deadline: Instant,
+    ) -> Result<Vec<Option<RealResult>>, Unread> {
+        let (results, principal) = (&self.0.client_results, scope.caller.principal());
+        let named: Vec<Option<RecordName>> = calls.iter().map(|call| call.record_name(scope)).collect();
+        let names: Vec<RecordName> = named.iter().copied().flatten().collect();
+        let found = if self.0.settings.stores_client_results {
+            results.load(principal, &names, deadline).await?
+        } else {
+            names.iter().map(|name| results.get(principal, *name)).collect()
+        };
+        let mut found = found.into_iter();
+        let blocks = named.iter().map(|name| name.and_then(|_| found.next().flatten()));
+        let is_its = |(block, call): (Option<ResultBlock>, &ClientResultQuery)| {
+            // Another call's id has the same letters and digits, so that both results have the same name.
+            let block = block.filter(|block| !call.has_twin || names_call(&block.0, &call.id))?;
+            Some(RealResult::Block(block.0.to_string()))
+        };
+        Ok(blocks.zip(calls).map(is_its).collect())
     }
 }
 
 impl ClientResultQuery {
     /// Returns the name of the call's result. `None` if nothing identifies the call.
-    pub(super) fn record_name(&self, scope: RecallScope) -> Option<RecordName> {
+    fn record_name(&self, scope: RecallScope) -> Option<RecordName> {
         result_name(scope, &self.id, &self.tool, self.occurrence, self.context_hash.as_ref())
     }
 }

@@ -22,20 +22,16 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use tokio::time::Instant;
-
 use crate::{
     auth::Caller,
     clock,
-    ledger::{
-        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread, read_by,
-    },
-    repair::{CallKey, ClientResult, PinnedResult, RealResult, names_call},
+    ledger::{Ledger, LedgerChanges, Moment, RecordKind, RecordOwners, Unread},
+    repair::{CallKey, PinnedResult},
     table::{DailyWrites, Table, TableParts, VerifiedCallers},
     telemetry::Telemetry,
     writer::Writer,
 };
+use futures_util::future::join_all;
 
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{ClientResultQuery, RecallScope};
@@ -50,7 +46,7 @@ pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
 
 use appended_texts::AppendedTexts;
-use client_results::ClientResultCache;
+use client_results::{ResultBlock, client_result_table};
 use continuity::CarriedValues;
 use disputed_shapes::shape_table;
 use learned_fact::{FactRow, fact_table};
@@ -93,7 +89,7 @@ struct RecallStoreState {
     callers: VerifiedCallers,
     telemetry: Telemetry,
     pinned: PinnedResults,
-    client_results: ClientResultCache,
+    client_results: Table<ResultBlock>,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
     response_chains: ChainMemory,
@@ -142,10 +138,10 @@ impl RecallStore {
             writer: parts.writer().clone(),
             carried: CarriedValues::new(parts, &callers, value_owners.clone(), ttl),
             response_chains: ChainMemory::new(parts, &callers, ttl),
+            client_results: client_result_table(parts, &callers, ttl),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
-            client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
             fact_owners,
@@ -164,55 +160,6 @@ impl RecallStore {
     /// Returns access to what answers carried and providers want back.
     pub fn continuity(&self) -> ContinuityStore<'_> {
         ContinuityStore(&self.0)
-    }
-
-    /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
-    ///
-    /// If a call has several results over time, memory contains the last and the ledger the first.
-    pub fn store_client_results(&self, scope: RecallScope, brought: Vec<ClientResult>) {
-        if !scope.caller.is_authenticated() {
-            return;
-        }
-        let mut inserts = Vec::new();
-        for result in brought {
-            // A retried request brings the same results again: only new ones are written.
-            let fresh = self.0.client_results.store_result(scope, result);
-            let kept = self.0.settings.stores_client_results && self.0.callers.is_verified_in_memory(scope.caller);
-            if let Some((name, block)) = fresh.filter(|_| kept) {
-                let (key, block) = (client_result_key(scope.caller, name), String::clone(&block));
-                inserts.push(CommitStep::insert_record(key, block.into(), self.0.expires_at()));
-            }
-        }
-        self.0.writer.queue_writes(inserts);
-    }
-
-    /// Returns the results that the caller brought for these calls, in their order.
-    pub async fn find_client_results(
-        &self,
-        scope: RecallScope,
-        calls: &[ClientResultQuery],
-        deadline: Instant,
-    ) -> Result<Vec<Option<RealResult>>, Unread> {
-        let names: Vec<Option<RecordName>> = calls.iter().map(|call| call.record_name(scope)).collect();
-        let known = |name: &Option<RecordName>| name.as_ref().and_then(|name| self.0.client_results.find_result(name));
-        let mut found: Vec<Option<String>> = names.iter().map(known).collect();
-        let missing = found.iter_mut().zip(names).filter(|(block, _)| block.is_none());
-        let (slots, keys): (Vec<_>, Vec<_>) = missing
-            .filter_map(|(slot, name)| Some((slot, client_result_key(scope.caller, name?))))
-            .unzip();
-        // One read for all results that memory does not have: the deadline covers it as a whole.
-        if self.0.settings.stores_client_results && !slots.is_empty() {
-            let records = self.0.count_unread(read_by(&*self.0.ledger, keys, deadline).await)?;
-            for (slot, record) in slots.into_iter().zip(records) {
-                *slot = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
-            }
-        }
-        let is_its = |(block, call): (Option<String>, &ClientResultQuery)| {
-            // Another call's id has the same letters and digits, so that both results have the same name.
-            let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
-            Some(RealResult::Block(block))
-        };
-        Ok(found.into_iter().zip(calls).map(is_its).collect())
     }
 
     /// Returns `true` if no other process writes the ledger.
@@ -244,8 +191,4 @@ impl RecallStore {
     pub fn has_texts(&self, caller: Caller) -> bool {
         self.0.owners.has_known(RecordKind::AppendedText, caller.principal())
     }
-}
-
-fn client_result_key(caller: Caller, name: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::ClientResult, caller.principal(), name)
 }
