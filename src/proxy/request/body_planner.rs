@@ -21,7 +21,6 @@ use crate::{
         late_results::LateResults,
         late_text_insertion::{LastText, LateTextInsertion, LateTexts, LedgerWait},
     },
-    recall::LedgerBudget,
     repair::{Action, Paired, RepairReport, parse},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
@@ -196,7 +195,7 @@ impl BodyPlanner<'_> {
     async fn look_up_and_plan(
         &self,
         FilledBody {
-            read,
+            mut read,
             plain,
             unfilled,
             texts,
@@ -206,7 +205,7 @@ impl BodyPlanner<'_> {
         results: &LateResults,
         deadline: Instant,
     ) -> Result<Box<PreparedBody>, Unreadable> {
-        let (path, asks) = (self.reader.path, self.asks_for_turn);
+        let path = self.reader.path;
         yield_if_heavy().await;
         let planner = ResultPlanner {
             memory: self.reader.call_memory(context.caller),
@@ -215,43 +214,34 @@ impl BodyPlanner<'_> {
             is_strict: self.is_strict,
         };
         let mut lookup = planner.look_up_calls(&read.paired, results, &texts, deadline).await?;
-        let planned = planner.plan_and_pin(&read.paired, &mut lookup, results, asks, deadline);
-        let (plan, new_pins) = planned.await?;
+        let mut pins = self.asks_for_turn.then(|| {
+            let outline = if texts.count > 0 || unfilled.is_some() {
+                // These edits have moved the spans of the first outline.
+                read.paired.outline()
+            } else {
+                std::mem::take(&mut read.outline)
+            };
+            Box::new(PendingPins::new(results.clone(), plain.clone(), outline))
+        });
+        let planned = planner.plan_and_pin(&read.paired, &mut lookup, pins.as_deref_mut(), deadline);
+        let plan = planned.await?;
         yield_if_heavy().await;
         let ReadBody {
             paired,
-            mut outline,
             learned,
             shapes,
             continuity,
             ..
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
-        if asks {
-            lookup.count_results(&new_pins.results().assigned, &path.telemetry);
+        if let Some(pins) = &mut pins {
+            lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
-            if texts.count > 0 || unfilled.is_some() {
-                // These edits have moved the spans of the first outline.
-                outline = paired.outline();
-            }
+            pins.repeat_watch = watch_calls(path, context, &paired, &plan, &pins.outline, &lookup, &texts);
+            pins.posted_calls.clone_from(&lookup.posted_calls);
+            pins.last_text = texts.last.as_ref().map(LastText::stored_text);
+            pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
         }
-        let watch = || watch_calls(path, context, &paired, &plan, &outline, &lookup, &texts);
-        let repeat_watch = asks.then(watch).flatten();
-        let pins = asks.then(|| {
-            Box::new(PendingPins {
-                late_results: results.clone(),
-                // `finish_repair` sets what is left of it.
-                ledger_budget: LedgerBudget::FULL,
-                results: new_pins.into_results(),
-                posted_calls: lookup.posted_calls.clone(),
-                stored_anchor: None,
-                last_text: texts.last.as_ref().map(LastText::stored_text),
-                plain: plain.clone(),
-                outline,
-                awaited_calls: results.awaited_calls(|| paired.all_calls()),
-                repeat_watch,
-            })
-        });
         let memory = self.count_repair(&plain, &repaired);
         let sent = Box::new(SentBody {
             plain,

@@ -288,8 +288,9 @@ impl BodyRepair<'_> {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            let awaited = results.awaited_calls(|| paired.all_calls());
-            let pins = PendingPins::without_results(results.clone(), ledger_budget, plain.clone(), outline, awaited);
+            let mut pins = PendingPins::new(results.clone(), plain.clone(), outline);
+            pins.ledger_budget = ledger_budget;
+            pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
             Box::new(pins)
         });
         Box::new(OutgoingBody {

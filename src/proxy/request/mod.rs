@@ -9,7 +9,6 @@ mod context;
 mod dead_response;
 mod decoded_body;
 mod fact_lookup;
-mod new_pins;
 mod outgoing;
 mod owner_lookup;
 mod pending_pins;

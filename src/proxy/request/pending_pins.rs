@@ -1,4 +1,4 @@
-//! Pins created for an in-flight request: committed on a 2xx, rolled back on drop.
+//! Pins of an in-flight request: committed on a 2xx, rolled back on drop.
 //!
 //! They are stored while the provider works. The answer's head waits for those that are not stored yet.
 
@@ -26,7 +26,9 @@ pub(in crate::proxy) struct CallResults {
     pub(in crate::proxy) pinned_before: Vec<AssignedResult>,
 }
 
-/// Pins of an in-flight request.
+/// Pins of a request that no provider has accepted yet, from before the first of them on.
+///
+/// Whatever fails after the pinning must not leave them: the store never evicts a pin that waits for its provider.
 pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) late_results: LateResults,
     /// Time that resends may still wait for the ledger.
@@ -49,26 +51,28 @@ pub(in crate::proxy) struct PendingPins {
 }
 
 impl PendingPins {
-    /// Creates the pins of a body that is not edited, so that the proxy answers none of its calls.
-    pub(super) fn without_results(
-        late_results: LateResults,
-        ledger_budget: LedgerBudget,
-        plain: Bytes,
-        outline: Outline,
-        awaited_calls: Vec<BodyCall>,
-    ) -> Self {
+    /// Creates the pins of a body for which nothing is pinned yet.
+    pub(super) fn new(late_results: LateResults, plain: Bytes, outline: Outline) -> Self {
         Self {
             late_results,
-            ledger_budget,
+            ledger_budget: LedgerBudget::FULL,
             results: CallResults::default(),
             posted_calls: HashMap::new(),
             stored_anchor: None,
             last_text: None,
             plain,
             outline,
-            awaited_calls,
+            awaited_calls: Vec::new(),
             repeat_watch: None,
         }
+    }
+
+    /// Replaces the results by those of another plan. Rolls back those that it does not assign again.
+    pub(super) fn replace_results(&mut self, results: CallResults) {
+        let gone = results_not_again(&self.results.assigned, &results.assigned);
+        let scope = self.late_results.pin_scope();
+        self.late_results.recall.roll_back_results(scope, gone);
+        self.results = results;
     }
 
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
@@ -137,10 +141,8 @@ impl PendingPins {
         results: CallResults,
         late_text: Option<(Anchor, AppendedText)>,
     ) -> bool {
+        self.replace_results(results);
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
-        let gone = results_not_again(&self.results.assigned, &results.assigned);
-        recall.roll_back_results(scope, gone);
-        self.results = results;
         let assigned = &self.results.assigned;
         let store = async |deadline| {
             // A result that another request has pinned meanwhile stays pinned. The resend is sent as planned.
@@ -210,7 +212,10 @@ impl Drop for PendingPins {
 }
 
 /// Returns the results of `before` that `now` does not assign again.
-pub(super) fn results_not_again<'b>(before: &'b [AssignedResult], now: &[AssignedResult]) -> Vec<&'b AssignedResult> {
+fn results_not_again<'b>(before: &'b [AssignedResult], now: &[AssignedResult]) -> Vec<&'b AssignedResult> {
+    if before.is_empty() {
+        return Vec::new();
+    }
     let mut again: HashMap<CallKey, Vec<&PinnedResult>> = HashMap::new();
     for (call, result) in now {
         again.entry(*call).or_default().push(result);

@@ -5,8 +5,7 @@ use tokio::time::Instant;
 
 use super::{
     call_lookup::{CallLookup, CallMemory},
-    new_pins::NewPins,
-    pending_pins::{CallResults, call_results},
+    pending_pins::{PendingPins, call_results},
 };
 use crate::{
     proxy::{catch_core_panic::catch_read, late_results::LateResults, late_text_insertion::LateTexts},
@@ -53,49 +52,42 @@ impl ResultPlanner<'_> {
         Ok(lookup)
     }
 
-    /// Plans the repair and, if `may_pin` is set, pins the results that the plan assigns.
-    pub(super) async fn plan_and_pin<'r>(
+    /// Plans the repair, and pins the results that the plan assigns. Without `pins` the request may pin nothing.
+    pub(super) async fn plan_and_pin(
         &self,
         paired: &Paired<'_>,
         lookup: &mut CallLookup,
-        late_results: &'r LateResults,
-        may_pin: bool,
+        pins: Option<&mut PendingPins>,
         deadline: Instant,
-    ) -> Result<(Plan, NewPins<'r>), Unreadable> {
-        let caller = late_results.caller;
+    ) -> Result<Plan, Unreadable> {
         let plan_once =
             |lookup: &CallLookup| catch_read(|| self.memory.plan_with_facts(paired, &lookup.known, self.policy));
-        let mut plan = plan_once(lookup)?;
+        let plan = plan_once(lookup)?;
+        let Some(pins) = pins else { return Ok(plan) };
+        let caller = pins.late_results.caller;
         // Before the first pin: from here on, every way out keeps them or rolls them back.
-        let mut pins = NewPins::new(late_results, call_results(paired, &plan, lookup, caller), may_pin);
-        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its results.
-        if may_pin && self.pin_results(pins.results(), late_results, lookup, deadline).await {
-            plan = plan_once(lookup)?;
-            pins.replace_results(call_results(paired, &plan, lookup, caller));
+        pins.replace_results(call_results(paired, &plan, lookup, caller));
+        if !self.pin_results(pins, lookup, deadline).await {
+            return Ok(plan);
         }
-        Ok((plan, pins))
+        // Another request has pinned a call meanwhile. The first writer wins: plan once more with its results.
+        let plan = plan_once(lookup)?;
+        pins.replace_results(call_results(paired, &plan, lookup, caller));
+        Ok(plan)
     }
 
     /// Pins the results that a plan assigns. Returns `true` if another request was first for some of the calls.
     ///
     /// Adds those results of other requests to `lookup`.
-    async fn pin_results(
-        &self,
-        results: &CallResults,
-        late_results: &LateResults,
-        lookup: &mut CallLookup,
-        deadline: Instant,
-    ) -> bool {
-        if results.assigned.is_empty() {
+    async fn pin_results(&self, pins: &PendingPins, lookup: &mut CallLookup, deadline: Instant) -> bool {
+        let assigned = &pins.results.assigned;
+        if assigned.is_empty() {
             return false;
         }
         // Pins are stored under the credential: the operator should know if it is short-lived.
         self.memory.facts.warn_of_short_lived_credential(self.headers);
-        let pin = self
-            .memory
-            .recall
-            .pin_results(late_results.pin_scope(), &results.assigned, deadline);
-        let conflicts = pin.await;
+        let scope = pins.late_results.pin_scope();
+        let conflicts = self.memory.recall.pin_results(scope, assigned, deadline).await;
         let has_conflicts = !conflicts.is_empty();
         lookup.add_pinned_by_others(conflicts);
         has_conflicts
