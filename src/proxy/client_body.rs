@@ -79,11 +79,11 @@ impl ClientBody {
         mut self,
         limit: usize,
         mut share: BodyShare,
-    ) -> Result<CollectedBody, CollectError> {
+    ) -> Result<CollectOutcome, CollectError> {
         let claimed = self.claimed_len();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
             // Not read at all: the stream starts without delay.
-            return Ok(CollectedBody::TooLarge(self));
+            return Ok(CollectOutcome::TooLarge(self));
         }
         let claimed = claimed.and_then(|claimed| usize::try_from(claimed).ok());
         let mut buffer = BodyBuffer::default();
@@ -98,10 +98,10 @@ impl ClientBody {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
                 self.prefix = [end_collecting(buffer, share)?, data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
-                return Ok(CollectedBody::TooLarge(self));
+                return Ok(CollectOutcome::TooLarge(self));
             }
         }
-        Ok(CollectedBody::Whole(end_collecting(buffer, share)?))
+        Ok(CollectOutcome::Whole(end_collecting(buffer, share)?))
     }
 
     /// Returns the next frame, or an error once the body is evicted for others.
@@ -151,9 +151,9 @@ fn append_data(buffer: &mut BodyBuffer, data: &[u8], claimed: Option<usize>, sha
     buffer.push(data)
 }
 
-/// Result of [`ClientBody::collect_up_to`].
+/// Outcome of [`ClientBody::collect_up_to`].
 #[derive(Debug)]
-pub(super) enum CollectedBody {
+pub(super) enum CollectOutcome {
     /// Whole body.
     Whole(Bytes),
     /// Body above the limit, or without memory for it. The stream yields all of it.

@@ -56,7 +56,7 @@ pub(super) async fn run_attempts(
         .body
         .sent_body
         .take()
-        .map(|sent| Box::new(SentHistory::new(*sent, route.server)));
+        .map(|sent| Box::new(SentHistory::new(sent, route.server)));
     let mut attempts = Attempts {
         path,
         route,

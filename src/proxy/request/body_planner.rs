@@ -6,9 +6,11 @@ use tokio::time::Instant;
 
 use super::{
     body_reader::{BodyReader, ReadBody},
+    content_coding::ContentCoding,
     context::RequestContext,
-    outgoing::SentBody,
     pending_pins::PendingPins,
+    planned_body::{Payload, PlannedBody, SentBody},
+    received_body::ReceivedBody,
     repeat_watch::watch_calls,
     result_plan::ResultPlanner,
     thinking_lookup,
@@ -19,9 +21,9 @@ use crate::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
         late_results::LateResults,
-        late_text_insertion::{LastText, LateTextInsertion, LateTexts, LedgerWait},
+        late_text_insertion::{LastText, LateTextInsertion, LedgerWait},
     },
-    repair::{Action, Paired, RepairReport, parse},
+    repair::{Paired, RepairReport, parse},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
     wire::Unreadable,
@@ -32,48 +34,11 @@ const PIECE_BYTES: usize = 128;
 /// Bytes that a repair may add without being counted: 256 KiB.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// Body after its plan, with the results that were known for its calls.
-pub(super) struct PreparedBody {
-    pub(super) sent: Box<SentBody>,
-    /// Memory that the repair takes beside the client's bytes. `None` if it is little.
-    pub(super) memory: Option<BodyShare>,
-    pub(super) report: RepairReport,
-    /// Number of late results at the end of its messages.
-    pub(super) appended: usize,
-    pub(super) pins: Option<Box<PendingPins>>,
-    /// The late text of the last message. `None` if it has none.
-    pub(super) last_text: Option<LastText>,
-    /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
-    pub(super) is_unread: bool,
-    /// Continuity of the request. `None` if no values are stored for it.
-    pub(super) continuity: Option<RequestContinuity>,
-}
-
-impl PreparedBody {
-    /// Returns `true` if every finding is mended by a result that a tool service has posted, in the place of its call.
-    pub(super) fn is_completed_by_posted_results(&self) -> bool {
-        let restored = self.report.actions.get(&Action::Restore).copied().unwrap_or_default();
-        let is_restored = restored == self.report.findings.len() && self.report.actions.len() == 1;
-        is_restored && self.appended == 0 && self.sent.lookup.knows_posted_only()
-    }
-}
-
-/// Body as its plan reads it: with late results at the end of messages, and with the values that it got back.
-struct FilledBody<'b> {
-    /// The body as it was read, but with the pairing of the filled body. Its outline is that of the client's own.
-    read: Box<ReadBody<'b>>,
-    plain: Bytes,
-    /// `plain` without the values. `None` if it got none.
-    unfilled: Option<Bytes>,
-    texts: LateTexts,
-    /// `true` if the ledger did not tell in time whether late results belong into the body.
-    is_unread: bool,
-}
-
 /// Planner of one body.
 pub(super) struct BodyPlanner<'x> {
     pub(super) reader: BodyReader<'x>,
     pub(super) headers: &'x HeaderMap,
+    pub(super) received: &'x ReceivedBody,
     /// `true` if the request asks for the conversation's next turn. Counts, batches and compactions use what is known,
     /// but pin nothing.
     pub(super) asks_for_turn: bool,
@@ -83,18 +48,21 @@ pub(super) struct BodyPlanner<'x> {
 
 impl BodyPlanner<'_> {
     /// Puts late results and values into the body, and plans it. What the plan assigns is pinned before it is sent.
+    ///
+    /// `planned` is the body as it came, and stays that if the plan fails.
     pub(super) async fn plan_body(
         &self,
         read: Box<ReadBody<'_>>,
-        context: &RequestContext,
+        planned: &mut PlannedBody,
         results: &LateResults,
         wait: LedgerWait,
-    ) -> Result<Box<PreparedBody>, Unreadable> {
+    ) -> Result<RepairReport, Unreadable> {
         let deadline = wait.deadline;
         // Declared first, because the pairing of `read` may borrow them.
         let (late_body, body);
         // Kept in its box, so that the future of the exchange does not store it at every wait.
         let mut read = read;
+        let context = &*planned.context;
         let (reader, caller, learned) = (self.reader, context.caller, read.learned);
         self.note_history(&read.paired, &read.outline, context, results).await;
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
@@ -106,11 +74,10 @@ impl BodyPlanner<'_> {
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their results.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         read.paired.set_conversation(conversation);
-        let mut is_ahead_unread = false;
         if wait.is_patient {
             // Boxed, because it is rare.
             let delivery = LateTextInsertion { results, wait };
-            is_ahead_unread = Box::pin(delivery.read_ahead(&read.paired)).await.is_err();
+            read.are_texts_unread = Box::pin(delivery.read_ahead(&read.paired)).await.is_err();
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let ReadBody { continuity, paired, .. } = &mut *read;
@@ -118,41 +85,35 @@ impl BodyPlanner<'_> {
             Some(continuity) => continuity.plan_values(reader.path, paired, deadline).await,
             None => ContinuityPlan::default(),
         };
-        let (mut plain, mut texts) = (read.plain.clone(), LateTexts::default());
         let delivery = LateTextInsertion { results, wait };
         let late = if self.is_strict {
             Ok(None)
         } else {
-            let inserted = delivery.insert_late_texts(&plain, &read.paired, &read.outline, self.asks_for_turn);
+            let inserted = delivery.insert_late_texts(read.plain, &read.paired, &read.outline, self.asks_for_turn);
             inserted.await
         };
-        let (late, is_unread) = late.map_or((None, true), |late| (late, is_ahead_unread));
+        let late = late.unwrap_or_else(|_| {
+            read.are_texts_unread = true;
+            None
+        });
         yield_if_heavy().await;
         if let Some(late) = late {
             late_body = self.count_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.
             if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
-                (read.paired, plain, texts) = (again, late_body.clone(), late.texts);
+                (read.paired, read.plain, read.texts) = (again, &late_body, late.texts);
             }
         }
         yield_if_heavy().await;
-        body = values.apply(&read.paired, &plain).map(|body| self.count_copy(body));
+        body = values.apply(&read.paired, read.plain).map(|body| self.count_copy(body));
         let pair = |body| reader.pair_again(caller, learned, body, conversation);
-        let mut unfilled = None;
         if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, pair(body)?))) {
-            read.paired = again;
-            unfilled = Some(std::mem::replace(&mut plain, body.clone()));
+            read.unfilled = Some(read.plain.clone());
+            (read.paired, read.plain) = (again, body);
         } else {
             read.continuity.iter_mut().for_each(RequestContinuity::cancel);
         }
-        let filled = FilledBody {
-            read,
-            plain,
-            unfilled,
-            texts,
-            is_unread,
-        };
-        self.look_up_and_plan(filled, context, results, deadline).await
+        self.look_up_and_plan(read, planned, results, deadline).await
     }
 
     /// Counts what a repair has added to a body in the memory of request bodies. `None` if it is little.
@@ -194,77 +155,78 @@ impl BodyPlanner<'_> {
     /// Looks up the open calls, plans, and pins what the plan assigns.
     async fn look_up_and_plan(
         &self,
-        FilledBody {
-            mut read,
-            plain,
-            unfilled,
-            texts,
-            is_unread,
-        }: FilledBody<'_>,
-        context: &RequestContext,
+        mut read: Box<ReadBody<'_>>,
+        planned: &mut PlannedBody,
         results: &LateResults,
         deadline: Instant,
-    ) -> Result<Box<PreparedBody>, Unreadable> {
+    ) -> Result<RepairReport, Unreadable> {
         let path = self.reader.path;
         yield_if_heavy().await;
         let planner = ResultPlanner {
-            memory: self.reader.call_memory(context.caller),
+            memory: self.reader.call_memory(planned.context.caller),
             headers: self.headers,
             policy: self.reader.policy,
             is_strict: self.is_strict,
         };
-        let mut lookup = planner.look_up_calls(&read.paired, results, &texts, deadline).await?;
+        let mut lookup = planner
+            .look_up_calls(&read.paired, results, &read.texts, deadline)
+            .await?;
         let mut pins = self.asks_for_turn.then(|| {
-            let outline = if texts.count > 0 || unfilled.is_some() {
+            let outline = if read.texts.count > 0 || read.unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
                 read.paired.outline()
             } else {
                 std::mem::take(&mut read.outline)
             };
-            Box::new(PendingPins::new(results.clone(), plain.clone(), outline))
+            Box::new(PendingPins::new(results.clone(), read.plain.clone(), outline))
         });
-        let planned = planner.plan_and_pin(&read.paired, &mut lookup, pins.as_deref_mut(), deadline);
-        let plan = planned.await?;
+        let plan = planner.plan_and_pin(&read.paired, &mut lookup, pins.as_deref_mut(), deadline);
+        let plan = plan.await?;
         yield_if_heavy().await;
         let ReadBody {
+            plain,
             paired,
             learned,
             shapes,
             continuity,
+            texts,
+            are_texts_unread,
+            unfilled,
             ..
         } = *read;
-        let repaired = catch_read(|| plan.splice(&paired, &plain))?;
+        let repaired = catch_read(|| plan.splice(&paired, plain))?;
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
-            pins.repeat_watch = watch_calls(path, context, &paired, &plan, &pins.outline, &lookup, &texts);
+            pins.repeat_watch = watch_calls(path, &planned.context, &paired, &plan, &pins.outline, &lookup, &texts);
             pins.posted_calls.clone_from(&lookup.posted_calls);
             pins.last_text = texts.last.as_ref().map(LastText::stored_text);
             pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
         }
-        let memory = self.count_repair(&plain, &repaired);
-        let sent = Box::new(SentBody {
-            plain,
+        // Without any edit the client's own bytes are sent, compressed as they were.
+        if !repaired.is_original() || texts.count > 0 || unfilled.is_some() {
+            planned.replace_payload(Payload::InMemory(repaired.clone()));
+            planned.is_decoded = self.received.coding != ContentCoding::Identity;
+        }
+        planned.repair_memory = self.count_repair(plain, &repaired);
+        planned.is_unread = are_texts_unread || !lookup.unread.is_empty();
+        planned.pins = pins;
+        planned.continuity = continuity;
+        planned.appended = texts.count;
+        planned.sent_body = Some(Box::new(SentBody {
+            plain: plain.clone(),
             unfilled,
-            reading_bytes: 0,
+            reading_bytes: self.received.reading_bytes,
             ends_with_late: texts.last.is_some(),
             body: repaired,
             lookup,
             wire: self.reader.wire,
             learned,
-            model: context.model.clone(),
+            model: planned.context.model.clone(),
             shapes,
             late_results: results.clone(),
-        });
-        Ok(Box::new(PreparedBody {
-            is_unread: is_unread || !sent.lookup.unread.is_empty(),
-            memory,
-            sent,
-            report: plan.report,
-            appended: texts.count,
-            last_text: texts.last,
-            pins,
-            continuity,
-        }))
+        }));
+        planned.last_text = texts.last.map(Box::new);
+        Ok(plan.report)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     provider::Route,
     proxy::{
         catch_core_panic::catch_read, continuity::RequestContinuity, data_path::DataPath, fact_memory::ForbiddenShape,
-        fact_scope::FactScope,
+        fact_scope::FactScope, late_text_insertion::LateTexts,
     },
     recall::{FactKey, LedgerBudget},
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
@@ -33,10 +33,11 @@ pub(super) struct BodyReader<'x> {
     pub(super) client: BudgetClient,
 }
 
-/// Body that was read, with the bytes it was read from.
+/// Body that was read, with the bytes it was read from: the client's, decoded, until something is inserted into them.
 pub(super) struct ReadBody<'b> {
     pub(super) plain: &'b Bytes,
     pub(super) paired: Paired<'b>,
+    /// Facts about the client's own bytes besides pairing.
     pub(super) outline: Outline,
     /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
     pub(super) learned: LearnedRules,
@@ -45,9 +46,15 @@ pub(super) struct ReadBody<'b> {
     /// The conversation in each shape that a rule forbids.
     pub(super) forbidden_shapes: Vec<ForbiddenShape>,
     /// `true` if the ledger did not tell whether the provider has accepted the conversation in one of them.
-    pub(super) is_unread: bool,
+    pub(super) is_shape_unread: bool,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
+    /// Late results that were put at the end of its messages.
+    pub(super) texts: LateTexts,
+    /// `true` if the ledger did not tell in time whether late results belong into the body.
+    pub(super) are_texts_unread: bool,
+    /// `plain` without the values that the client had dropped. `None` if it got none back.
+    pub(super) unfilled: Option<Bytes>,
 }
 
 impl BodyReader<'_> {
@@ -65,7 +72,7 @@ impl BodyReader<'_> {
             ShapeLookup::Unread => {
                 // An edit could change an accepted prefix. Without one the provider refuses the body at worst.
                 let (user, mut read) = self.read_body(caller, plain, false)?;
-                read.is_unread = true;
+                read.is_shape_unread = true;
                 Ok((user, read))
             }
         }
@@ -121,9 +128,12 @@ impl BodyReader<'_> {
             learned,
             shapes,
             forbidden_shapes,
-            is_unread: false,
+            is_shape_unread: false,
             // Its owner is known only once the lane is.
             continuity: None,
+            texts: LateTexts::default(),
+            are_texts_unread: false,
+            unfilled: None,
         };
         // Boxed, because it is moved several times until its body is planned.
         Ok((caller, Box::new(read)))

@@ -4,16 +4,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::{
-    body_planner::{BodyPlanner, PreparedBody},
+    body_planner::BodyPlanner,
     body_reader::{BodyReader, ReadBody},
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
-    decoded_body::{DecodedBody, ReceivedBody},
     fact_lookup::load_facts,
-    outgoing::{OutgoingBody, Payload, boxed_client_body},
+    outgoing::boxed_client_body,
     owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
+    planned_body::{Payload, PlannedBody, SentBody},
+    received_body::ReceivedBody,
     unedited::{lacks_results_only, reject_findings, report_unedited},
 };
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
     policy::retry::CredentialBinding,
     proxy::{
         catch_core_panic::catch_read,
-        client_body::{ClientBody, CollectedBody},
+        client_body::{ClientBody, CollectOutcome},
         continuity::RequestContinuity,
         data_path::{DataPath, OnOutage},
         error::ProxyError,
@@ -39,7 +40,6 @@ use crate::{
     recall::LedgerBudget,
     repair::{Action, BodyCall, KnownResults, Mode, RepairPolicy, RepairReport, plan},
     server::budget::{BudgetClient, yield_if_heavy},
-    splice::Segments,
     wire::{Unreadable, Wire},
 };
 
@@ -66,7 +66,7 @@ impl BodyRepair<'_> {
         ledger_budget: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
-    ) -> Result<Box<OutgoingBody>, ProxyError> {
+    ) -> Result<Box<PlannedBody>, ProxyError> {
         let Some(coding) = ContentCoding::from_headers(self.headers) else {
             // What cannot be decoded need not be collected either.
             let payload = Payload::Streamed(Some(boxed_client_body(body)));
@@ -76,10 +76,10 @@ impl BodyRepair<'_> {
         };
         let share = self.path.budgets.memory.open(self.client, body.claimed_len());
         let raw = match body.collect_up_to(self.inspect_bytes_max(), share).await? {
-            CollectedBody::Whole(raw) => raw,
+            CollectOutcome::Whole(raw) => raw,
             // A client must not escape strict mode by sending a larger body.
-            CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(self.too_large(log)),
-            CollectedBody::TooLarge(body) => {
+            CollectOutcome::TooLarge(_) if self.mode == Mode::Strict => return Err(self.too_large(log)),
+            CollectOutcome::TooLarge(body) => {
                 let payload = Payload::Streamed(Some(boxed_client_body(body)));
                 return Ok(self
                     .uninspected_body(caller, ledger_budget, log, Unreadable::TooLarge, payload)
@@ -89,13 +89,12 @@ impl BodyRepair<'_> {
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
         let deadline = log.start_time() + self.path.settings.timeouts.total;
-        let received = ReceivedBody { raw: &raw, coding };
-        let (budgets, is_heavy) = (&self.path.budgets, received.is_heavy());
-        let decoded = received.decode(budgets, self.client, self.inspect_bytes_max()).await;
-        let decoded = decoded.map_err(ProxyError::Overloaded)?;
-        let reading_bytes = decoded.reading_bytes;
-        let repaired = self.repair_decoded(caller, ledger_budget, (raw, coding), decoded, log);
-        let outgoing = if is_heavy {
+        let (budgets, limit) = (&self.path.budgets, self.inspect_bytes_max());
+        let received = ReceivedBody::decode(raw, coding, budgets, self.client, limit).await;
+        let received = received.map_err(ProxyError::Overloaded)?;
+        let is_heavy = received.is_heavy();
+        let repaired = self.repair_decoded(caller, ledger_budget, received, log);
+        let planned = if is_heavy {
             // A later pass: its decoding was the first.
             let done = budgets.work.run_later(self.client, deadline, Box::pin(repaired)).await;
             done.ok_or(ProxyError::Deadline)?
@@ -103,11 +102,7 @@ impl BodyRepair<'_> {
             repaired.await
         };
         log.event.overhead = clock::now().duration_since(began);
-        let mut outgoing = outgoing?;
-        if let Some(sent) = &mut outgoing.sent_body {
-            sent.reading_bytes = reading_bytes;
-        }
-        Ok(outgoing)
+        planned
     }
 
     /// Reads and repairs a decoded body.
@@ -115,22 +110,20 @@ impl BodyRepair<'_> {
         &self,
         caller: Caller,
         mut ledger_budget: LedgerBudget,
-        (raw, coding): (Bytes, ContentCoding),
-        decoded: DecodedBody,
+        mut received: ReceivedBody,
         log: &mut ExchangeLog,
-    ) -> Result<Box<OutgoingBody>, ProxyError> {
-        let (_reading, decoded) = (decoded.reading, decoded.plain);
+    ) -> Result<Box<PlannedBody>, ProxyError> {
         // Without any fact of anybody the body need not be parsed for its user.
-        if let Some(plain) = decoded.as_ref().ok().filter(|_| self.path.recall.may_have_facts()) {
+        let plain = received.plain.as_ref().ok();
+        if let Some(plain) = plain.filter(|_| self.path.recall.may_have_facts()) {
             let user = self.dead_ids.narrowed_caller(caller, plain);
             load_facts(self.path, user, &mut ledger_budget).await;
         }
-        let (dead, raw, decoded) = self
-            .dead_ids
-            .remove_from(caller, raw, decoded, &mut ledger_budget)
-            .await;
-        let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
-        let outgoing = match &decoded {
+        let dead_ids = &self.dead_ids;
+        let dead = dead_ids.remove_from(caller, &mut received, &mut ledger_budget).await;
+        let received = &received;
+        let mut is_heavy = received.plain.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
+        let planned = match &received.plain {
             Ok(plain) => match self.reader().read_with_shapes(caller, plain, &mut ledger_budget).await {
                 Ok((body_caller, read)) => {
                     yield_if_heavy().await;
@@ -140,7 +133,6 @@ impl BodyRepair<'_> {
                     }
                     let found = self.owners.find_objects(body_caller, plain, &mut ledger_budget);
                     let asker = (body_caller, Box::pin(found).await);
-                    let received = ReceivedBody { raw: &raw, coding };
                     let has_many_calls = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
                     is_heavy |= has_many_calls;
                     // Boxed, because the future of an exchange would be very large otherwise.
@@ -155,21 +147,21 @@ impl BodyRepair<'_> {
                 }
                 // The provider judges what the proxy cannot read.
                 Err(reason) => {
-                    let payload = Payload::InMemory(Segments::whole(raw));
+                    let payload = received.as_it_came();
                     Ok(self.uninspected_body(caller, ledger_budget, log, reason, payload).await)
                 }
             },
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(self.too_large(log)),
             Err(reason) => {
-                let payload = Payload::InMemory(Segments::whole(raw));
+                let payload = received.as_it_came();
                 Ok(self
                     .uninspected_body(caller, ledger_budget, log, *reason, payload)
                     .await)
             }
         };
-        let mut outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)?;
-        outgoing.is_heavy |= is_heavy;
-        Ok(outgoing)
+        let mut planned = self.dead_ids.finish_body(dead.as_ref(), received, planned, log)?;
+        planned.is_heavy |= is_heavy;
+        Ok(planned)
     }
 
     fn inspect_bytes_max(&self) -> usize {
@@ -192,10 +184,11 @@ impl BodyRepair<'_> {
         }
     }
 
-    fn planner(&self, context: &RequestContext) -> BodyPlanner<'_> {
+    fn planner<'x>(&'x self, context: &RequestContext, received: &'x ReceivedBody) -> BodyPlanner<'x> {
         BodyPlanner {
             reader: self.reader(),
             headers: self.headers,
+            received,
             asks_for_turn: self.asks_for_turn(context),
             is_strict: self.mode == Mode::Strict,
         }
@@ -215,11 +208,11 @@ impl BodyRepair<'_> {
     async fn apply_mode(
         &self,
         (caller, objects): (Caller, NamedObjects),
-        received: ReceivedBody<'_>,
+        received: &ReceivedBody,
         mut read: Box<ReadBody<'_>>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<Box<OutgoingBody>, ProxyError> {
+    ) -> Result<Box<PlannedBody>, ProxyError> {
         let builder = self.context_builder(caller);
         let mut context = builder.enter_lane(read.plain, &read.outline, log);
         context.follow_owner(objects, self.owners.method);
@@ -253,8 +246,8 @@ impl BodyRepair<'_> {
         if mode == Mode::Strict && lacks_results_only(&report) && self.path.late.is_used() {
             let before = read.plain.clone();
             let filled = self.fill_strict_body(received, read, context, ledger_budget, log);
-            if let Some(outgoing) = Box::pin(filled).await? {
-                return Ok(outgoing);
+            if let Some(planned) = Box::pin(filled).await? {
+                return Ok(planned);
             }
             log.queue_structure(&report, self.wire, before, None);
             return Err(reject_findings(report, self.wire, log));
@@ -264,17 +257,17 @@ impl BodyRepair<'_> {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
         report_unedited(report, mode, is_signed, self.wire, log)?;
-        Ok(self.original_body(received.raw, read, context, ledger_budget))
+        Ok(self.original_body(received, read, context, ledger_budget))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
     fn original_body(
         &self,
-        raw: &Bytes,
+        received: &ReceivedBody,
         read: Box<ReadBody<'_>>,
         context: Box<RequestContext>,
         ledger_budget: LedgerBudget,
-    ) -> Box<OutgoingBody> {
+    ) -> Box<PlannedBody> {
         let results = context.late_results(self.path, self.wire.format);
         let is_used = results.late.is_used();
         let ReadBody {
@@ -293,11 +286,11 @@ impl BodyRepair<'_> {
             pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
             Box::new(pins)
         });
-        Box::new(OutgoingBody {
+        Box::new(PlannedBody {
             pins,
             late_results: is_used.then_some(results),
             continuity,
-            ..OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context)
+            ..PlannedBody::from_payload(received.as_it_came(), context)
         })
     }
 
@@ -306,144 +299,118 @@ impl BodyRepair<'_> {
     /// Returns `None` if a call would get any other answer: strict mode invents none, and moves nothing.
     async fn fill_strict_body(
         &self,
-        received: ReceivedBody<'_>,
+        received: &ReceivedBody,
         mut read: Box<ReadBody<'_>>,
         context: Box<RequestContext>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<Option<Box<OutgoingBody>>, ProxyError> {
+    ) -> Result<Option<Box<PlannedBody>>, ProxyError> {
         // What the client has dropped is a finding of strict mode, and is never put back.
         read.continuity = None;
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
-        let prepared = self.prepare_body(read, &context, &results, &mut ledger_budget).await;
-        let Ok(mut prepared) = prepared else { return Ok(None) };
+        let mut planned = Box::new(PlannedBody::from_payload(received.as_it_came(), context));
+        let report = self
+            .plan_in_time(read, received, &mut planned, &results, &mut ledger_budget)
+            .await;
+        let Ok(report) = report else { return Ok(None) };
         // Without the ledger it is not known whether the body is complete.
-        if prepared.is_unread && self.path.settings.on_outage != OnOutage::Degrade {
+        if planned.is_unread && self.path.settings.on_outage != OnOutage::Degrade {
             return Err(ProxyError::LedgerAway);
         }
-        if !prepared.is_completed_by_posted_results() {
+        if !planned.is_completed_by_posted_results(&report) {
             return Ok(None);
         }
-        let lookup = &mut prepared.sent.lookup;
-        let mark = ledger_budget.spend(|deadline| lookup.mark_restored(&results, deadline));
+        let Some(sent) = &mut planned.sent_body else {
+            return Ok(None);
+        };
+        let mark = ledger_budget.spend(|deadline| sent.lookup.mark_restored(&results, deadline));
         match mark.await {
             Ok(true) => {}
             Err(Unread) if self.path.settings.on_outage != OnOutage::Degrade => return Err(ProxyError::LedgerAway),
             Ok(false) | Err(Unread) => return Ok(None),
         }
-        if self.asks_for_turn(&context) && context.has_detached_calls {
+        if self.asks_for_turn(&planned.context) && planned.context.has_detached_calls {
             results.detach_lane();
         }
-        let mut outgoing = self.finish_repair(received, before, prepared, context, ledger_budget, log);
+        self.finish_repair(before, &mut planned, report, ledger_budget, log);
         // No resend: it would answer the call with a placeholder.
-        outgoing.sent_body = None;
-        Ok(Some(outgoing))
+        planned.sent_body = None;
+        Ok(Some(planned))
     }
 
     /// Repairs the body, and pins the results that its calls get for the first time.
     async fn repair_body(
         &self,
-        received: ReceivedBody<'_>,
+        received: &ReceivedBody,
         read: Box<ReadBody<'_>>,
         context: Box<RequestContext>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<Box<OutgoingBody>, ProxyError> {
+    ) -> Result<Box<PlannedBody>, ProxyError> {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
-        let is_shape_unread = read.is_unread;
-        match self.prepare_body(read, &context, &results, &mut ledger_budget).await {
-            Ok(prepared) => {
+        let is_shape_unread = read.is_shape_unread;
+        let mut planned = Box::new(PlannedBody::from_payload(received.as_it_came(), context));
+        match self
+            .plan_in_time(read, received, &mut planned, &results, &mut ledger_budget)
+            .await
+        {
+            Ok(report) => {
                 let refuses = self.path.settings.on_outage == OnOutage::Refuse;
-                let is_unread = prepared.is_unread || is_shape_unread;
+                let is_unread = planned.is_unread || is_shape_unread;
                 if refuses && is_unread && ledger_budget.is_patient() {
                     return Err(ProxyError::LedgerAway);
                 }
-                Ok(self.finish_repair(received, before, prepared, context, ledger_budget, log))
+                self.finish_repair(before, &mut planned, report, ledger_budget, log);
             }
             // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
                 log.event.unreadable = Some(reason);
                 log.repair_header = Some(HeaderValue::from_static("unreadable"));
-                let payload = Payload::InMemory(Segments::whole(received.raw.clone()));
-                Ok(Box::new(OutgoingBody::from_payload(payload, context)))
             }
         }
+        Ok(planned)
     }
 
     /// Plans the body, with what the ledger says in time.
-    async fn prepare_body(
+    async fn plan_in_time(
         &self,
         read: Box<ReadBody<'_>>,
-        context: &RequestContext,
+        received: &ReceivedBody,
+        planned: &mut PlannedBody,
         results: &LateResults,
         ledger_budget: &mut LedgerBudget,
-    ) -> Result<Box<PreparedBody>, Unreadable> {
-        let planner = self.planner(context);
-        if self.must_wait(&read, context, results) {
+    ) -> Result<RepairReport, Unreadable> {
+        let planner = self.planner(&planned.context, received);
+        if self.must_wait(&read, &planned.context, results) {
             ledger_budget.make_patient();
         }
         let is_patient = ledger_budget.is_patient();
-        let work = |deadline| planner.plan_body(read, context, results, LedgerWait { deadline, is_patient });
+        let work = |deadline| planner.plan_body(read, planned, results, LedgerWait { deadline, is_patient });
         ledger_budget.spend(work).await
     }
 
-    /// Returns what is sent for a planned body, and logs its repair.
+    /// Notes in a planned body what its repair has changed, and logs the repair.
     fn finish_repair(
         &self,
-        received: ReceivedBody<'_>,
         before: Bytes,
-        prepared: Box<PreparedBody>,
-        mut context: Box<RequestContext>,
+        planned: &mut PlannedBody,
+        mut report: RepairReport,
         ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Box<OutgoingBody> {
-        let results = context.late_results(self.path, self.wire.format);
-        let PreparedBody {
-            sent,
-            memory,
-            mut report,
-            appended,
-            mut pins,
-            last_text,
-            is_unread: _,
-            continuity,
-        } = *prepared;
-        if let Some(continuity) = &continuity {
-            context.bind_account(continuity);
-            continuity.add_to_report(&mut report);
+    ) {
+        if let Some(continuity) = &planned.continuity {
+            planned.context.bind_account(continuity);
         }
+        planned.add_to_report(&mut report);
         // Resends get what is left of the budget for the ledger.
-        if let Some(pins) = &mut pins {
+        if let Some(pins) = &mut planned.pins {
             pins.ledger_budget = ledger_budget;
         }
-        // Late texts were put in before the plan, which does not count them.
-        if appended > 0 {
-            report.actions.insert(Action::Append, appended);
-        }
-        let renamed = report.renamed.clone();
-        let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
-        self.log_repair(report, before, &sent.body, log);
-        // Without any edit the client's own bytes are sent, compressed as they were.
-        let is_filled = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
-        let is_untouched = sent.body.is_original() && appended == 0 && !is_filled;
-        let bytes = if is_untouched {
-            Segments::whole(received.raw.clone())
-        } else {
-            sent.body.clone()
-        };
-        Box::new(OutgoingBody {
-            is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
-            renamed_ids: renamed,
-            sent_body: Some(sent),
-            _repair_memory: memory,
-            pins,
-            last_text: last_text.map(Box::new),
-            late_results: results.late.is_used().then_some(results),
-            continuity,
-            appended,
-            needs_binding_beta: asks_for_binding_controls,
-            ..OutgoingBody::from_payload(Payload::InMemory(bytes), context)
-        })
+        planned.renamed_ids.clone_from(&report.renamed);
+        planned.needs_binding_beta = report.actions.contains_key(&Action::Unbind);
+        let results = planned.context.late_results(self.path, self.wire.format);
+        planned.late_results = results.late.is_used().then_some(results);
+        self.log_repair(report, before, planned.sent_body.as_deref(), log);
     }
 
     /// Returns `true` if the body must wait for a slow ledger: without it, it could contradict what was sent before.
@@ -466,11 +433,11 @@ impl BodyRepair<'_> {
     }
 
     /// Writes a repair to the log, and into the header of the answer.
-    fn log_repair(&self, report: RepairReport, before: Bytes, body: &Segments, log: &mut ExchangeLog) {
+    fn log_repair(&self, report: RepairReport, before: Bytes, sent: Option<&SentBody>, log: &mut ExchangeLog) {
         log.event.unreadable = report.unread;
         log.repair_header = Some(super::actions_header(&report));
         if !report.actions.is_empty() {
-            log.queue_structure(&report, self.wire, before, Some(body.clone()));
+            log.queue_structure(&report, self.wire, before, sent.map(|sent| sent.body.clone()));
         }
         log.event.report = Some(report);
     }
@@ -488,12 +455,12 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
         reason: Unreadable,
         payload: Payload,
-    ) -> Box<OutgoingBody> {
+    ) -> Box<PlannedBody> {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
         let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default(), log);
         context.follow_owner(objects, self.owners.method);
-        Box::new(OutgoingBody::from_payload(payload, context))
+        Box::new(PlannedBody::from_payload(payload, context))
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::{actions_header, outgoing::OutgoingBody, unedited::report_unedited};
+use super::{actions_header, planned_body::PlannedBody, received_body::ReceivedBody, unedited::report_unedited};
 use crate::{
     auth::Caller,
     conversation::Finding,
@@ -21,7 +21,7 @@ use crate::{
     recall::LedgerBudget,
     repair::{Mode, OnForeignThinking, parse},
     session::body_user,
-    wire::{Unreadable, Wire},
+    wire::Wire,
 };
 
 /// The removal of dead ids from the body of one request.
@@ -43,27 +43,22 @@ pub(super) struct DeadResponse {
 }
 
 impl DeadIdRemoval<'_> {
-    /// Removes a dead id from a body, in repair mode. Returns the bytes to send and to read, which else stay the same.
+    /// Removes a dead id from a body, in repair mode: from the bytes to send and those to read.
     pub(super) async fn remove_from(
         &self,
         caller: Caller,
-        raw: Bytes,
-        decoded: Result<Bytes, Unreadable>,
+        received: &mut ReceivedBody,
         ledger_budget: &mut LedgerBudget,
-    ) -> (Option<DeadResponse>, Bytes, Result<Bytes, Unreadable>) {
-        let dead_id = decoded.as_ref().ok().and_then(|plain| self.find_dead_id(caller, plain));
-        let found = match (dead_id, &decoded) {
-            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-            (Some(dead), Ok(plain)) => Box::pin(self.remove_id(dead, plain, ledger_budget)).await,
-            _ => None,
-        };
-        match &found {
-            Some(dead) if dead.mode == Mode::Repair => {
-                let edited = dead.removed.body.clone();
-                (found, edited.clone(), Ok(edited))
-            }
-            _ => (found, raw, decoded),
+    ) -> Option<DeadResponse> {
+        let plain = received.plain.as_ref().ok()?;
+        let dead_id = self.find_dead_id(caller, plain)?;
+        // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+        let dead = Box::pin(self.remove_id(dead_id, plain, ledger_budget)).await?;
+        if dead.mode == Mode::Repair {
+            let edited = dead.removed.body.clone();
+            (received.raw, received.plain) = (edited.clone(), Ok(edited));
         }
+        Some(dead)
     }
 
     /// Returns the id that a body continues from, with its caller. `None` if no provider has refused it.
@@ -113,32 +108,32 @@ impl DeadIdRemoval<'_> {
     pub(super) fn finish_body(
         &self,
         dead: Option<&DeadResponse>,
-        decoded: &Result<Bytes, Unreadable>,
-        outgoing: Result<Box<OutgoingBody>, ProxyError>,
+        received: &ReceivedBody,
+        planned: Result<Box<PlannedBody>, ProxyError>,
         log: &mut ExchangeLog,
-    ) -> Result<Box<OutgoingBody>, ProxyError> {
+    ) -> Result<Box<PlannedBody>, ProxyError> {
         let removed = dead.filter(|dead| dead.mode == Mode::Repair);
         let removed_id = removed.map(|dead| dead.removed.id.clone());
         if let Some(dead) = dead.filter(|_| removed_id.is_none()) {
             dead.report_finding(self.wire, log)?;
         }
-        let mut outgoing = outgoing?;
+        let mut planned = planned?;
         // The bytes are not the client's, even if nothing else is repaired.
-        outgoing.is_decoded |= removed_id.is_some();
-        let context = &outgoing.context;
+        planned.is_decoded |= removed_id.is_some();
+        let context = &planned.context;
         let gets_id = self.wire.format.continues_by_id() && self.route.asks_for_turn() && !context.is_compaction;
         // Nothing is stored for callers without a credential, which anyone may be.
         let is_watched = removed_id.is_some() || (gets_id && context.caller.is_authenticated());
-        let Some(body) = decoded.as_ref().ok().filter(|_| is_watched) else {
-            return Ok(outgoing);
+        let Some(body) = received.plain.as_ref().ok().filter(|_| is_watched) else {
+            return Ok(planned);
         };
         let chain = self.chain_request(context.caller, body, removed_id);
         if let Some(report) = log.event.report.as_mut().filter(|_| chain.removed_id.is_some()) {
             chain.add_to_report(report);
             log.repair_header = Some(actions_header(report));
         }
-        outgoing.chain = Some(chain);
-        Ok(outgoing)
+        planned.chain = Some(chain);
+        Ok(planned)
     }
 
     fn chain_request(&self, caller: Caller, body: &Bytes, removed_id: Option<String>) -> ChainRequest {

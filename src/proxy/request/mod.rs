@@ -7,11 +7,12 @@ mod call_lookup;
 mod content_coding;
 mod context;
 mod dead_response;
-mod decoded_body;
 mod fact_lookup;
 mod outgoing;
 mod owner_lookup;
 mod pending_pins;
+mod planned_body;
+mod received_body;
 mod repeat_watch;
 mod result_plan;
 mod thinking_lookup;
@@ -29,12 +30,13 @@ use http_body::Body as _;
 
 pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
-pub(super) use outgoing::{OutgoingBody, OutgoingRequest, SentBody};
+pub(super) use outgoing::OutgoingRequest;
 pub(super) use pending_pins::{CallResults, HeadHold, PendingPins, call_results};
+pub(super) use planned_body::{PlannedBody, SentBody};
 
 use super::{
     caller::budget_client,
-    client_body::{ClientBody, CollectedBody},
+    client_body::{ClientBody, CollectOutcome},
     data_path::DataPath,
     error::ProxyError,
     exchange_log::ExchangeLog,
@@ -57,8 +59,9 @@ use crate::{
 use body_repair::BodyRepair;
 use context::ContextBuilder;
 use dead_response::DeadIdRemoval;
-use outgoing::{Payload, add_binding_beta, boxed_client_body, boxed_segments};
+use outgoing::{add_binding_beta, boxed_client_body, boxed_segments};
 use owner_lookup::OwnerLookup;
+use planned_body::Payload;
 
 /// Bytes of a body without a history that are read for the objects it names. A longer one is streamed unread.
 const OBJECT_BODY_MAX: usize = 1024 * 1024;
@@ -104,7 +107,7 @@ pub(super) async fn prepare_request(
             found.await
         };
         context.follow_owner(objects, &parts.method);
-        let body = Box::new(OutgoingBody::from_payload(payload, context));
+        let body = Box::new(PlannedBody::from_payload(payload, context));
         return Ok(build_outgoing(parts, route, body));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
@@ -125,9 +128,9 @@ pub(super) async fn prepare_request(
             mode,
         },
     };
-    let outgoing = repair.run(caller, ledger_budget, body, log).await?;
-    log.is_compaction = outgoing.context.is_compaction;
-    Ok(build_outgoing(parts, route, outgoing))
+    let body = repair.run(caller, ledger_budget, body, log).await?;
+    log.is_compaction = body.context.is_compaction;
+    Ok(build_outgoing(parts, route, body))
 }
 
 /// Sets the caller whose late results the answer's head mentions, and loads the results that wait for it.
@@ -160,11 +163,11 @@ async fn read_or_stream(
     let collected = body.collect_up_to(limit, share).await;
     Ok(match collected? {
         // Sent once only, as if it had not been read: a second send could repeat its effect.
-        CollectedBody::Whole(body) => (
+        CollectOutcome::Whole(body) => (
             Payload::Streamed(Some(boxed_segments(Segments::whole(body.clone())))),
             body,
         ),
-        CollectedBody::TooLarge(body) => (Payload::Streamed(Some(boxed_client_body(body))), Bytes::new()),
+        CollectOutcome::TooLarge(body) => (Payload::Streamed(Some(boxed_client_body(body))), Bytes::new()),
     })
 }
 
@@ -181,8 +184,8 @@ async fn uninspected_payload(
         let collected = body.collect_up_to(path.settings.inspect_bytes_max, share).await;
         // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.
         return Ok(match collected? {
-            CollectedBody::Whole(body) => Payload::InMemory(Segments::whole(body)),
-            CollectedBody::TooLarge(body) => Payload::Streamed(Some(boxed_client_body(body))),
+            CollectOutcome::Whole(body) => Payload::InMemory(Segments::whole(body)),
+            CollectOutcome::TooLarge(body) => Payload::Streamed(Some(boxed_client_body(body))),
         });
     }
     if body.is_end_stream() && matches!(parts.method, Method::GET | Method::HEAD) {
@@ -198,7 +201,7 @@ async fn uninspected_payload(
 }
 
 /// Builds the outgoing request from its head and body.
-fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: Box<OutgoingBody>) -> OutgoingRequest {
+fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: Box<PlannedBody>) -> OutgoingRequest {
     if body.needs_binding_beta {
         add_binding_beta(&mut parts.headers);
     }

@@ -7,12 +7,12 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, Uri,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
-use http_body::Body as _;
 use http_body_util::BodyExt;
 use memchr::memmem;
 
 use super::{
-    call_lookup::CallLookup, content_coding::ContentCoding, context::RequestContext, pending_pins::PendingPins,
+    content_coding::ContentCoding,
+    planned_body::{Payload, PlannedBody},
 };
 use crate::{
     auth::Profile,
@@ -20,21 +20,12 @@ use crate::{
     provider::{Upstream, decode_query},
     proxy::{
         client_body::{ClientBody, SegmentsBody},
-        continuity::RequestContinuity,
         credential::{self, ApplyError},
         headers::is_signed,
-        heavy_body::is_heavy_pass,
-        late_results::LateResults,
-        late_text_insertion::LastText,
-        response_chain::ChainRequest,
     },
-    recall::FactKey,
-    repair::{Action, DisputedShape, LearnedRules, RepairReport},
-    server::budget::BodyShare,
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,
-    wire::Wire,
 };
 
 /// Header that enables betas of Anthropic's API.
@@ -42,134 +33,13 @@ const BETA: &str = "anthropic-beta";
 /// Beta with the setting for bound thinking (Anthropic, "Preserved thinking", 2026-11).
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Body that is sent instead of the client's.
-pub(in crate::proxy) struct OutgoingBody {
-    pub(in crate::proxy) payload: Payload,
-    /// `true` if each later pass over the whole body is heavy work.
-    pub(in crate::proxy) is_heavy: bool,
-    /// `true` if a compressed body is sent decompressed.
-    pub(in crate::proxy) is_decoded: bool,
-    /// Ids that were replaced: (new, old).
-    pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
-    /// Data for a resend. `None` if the provider's first answer is final.
-    pub(in crate::proxy) sent_body: Option<Box<SentBody>>,
-    /// Memory that the repair takes beside the client's bytes. `None` if it is little.
-    pub(super) _repair_memory: Option<BodyShare>,
-    /// Memory that a resend takes beside that. `None` if there was none, or if it is little.
-    pub(in crate::proxy) resend_memory: Option<BodyShare>,
-    /// Pins of its calls. `None` if the request may pin nothing.
-    pub(in crate::proxy) pins: Option<Box<PendingPins>>,
-    /// The late text of the last message. `None` if it has none.
-    pub(in crate::proxy) last_text: Option<Box<LastText>>,
-    /// Late-result context. `None` if no tool service is configured.
-    pub(in crate::proxy) late_results: Option<LateResults>,
-    /// Values that the provider wants back. `None` if it wants none.
-    pub(in crate::proxy) continuity: Option<RequestContinuity>,
-    /// Items of the request, which its answer continues. `None` unless the answer gets an id.
-    pub(in crate::proxy) chain: Option<ChainRequest>,
-    /// Number of late results at the end of its messages.
-    pub(in crate::proxy) appended: usize,
-    /// `true` if the body contains the setting for bound thinking, which needs a header.
-    pub(in crate::proxy) needs_binding_beta: bool,
-    pub(in crate::proxy) context: Box<RequestContext>,
-}
-
-impl OutgoingBody {
-    /// Adds everything that the plan of the present body does not count: values that were put back, the removal of a
-    /// dead id, and late results.
-    pub(in crate::proxy) fn add_to_report(&self, report: &mut RepairReport) {
-        if let Some(continuity) = &self.continuity {
-            continuity.add_to_report(report);
-        }
-        if let Some(chain) = &self.chain {
-            chain.add_to_report(report);
-        }
-        if self.appended > 0 {
-            report.actions.insert(Action::Append, self.appended);
-        }
-    }
-
-    /// Creates a body that is sent as it is.
-    pub(in crate::proxy) fn from_payload(payload: Payload, context: Box<RequestContext>) -> Self {
-        // A streamed body is never in memory as a whole.
-        let is_heavy = matches!(&payload, Payload::InMemory(body) if is_heavy_pass(body.len()));
-        Self {
-            payload,
-            is_heavy,
-            is_decoded: false,
-            renamed_ids: Vec::new(),
-            sent_body: None,
-            _repair_memory: None,
-            resend_memory: None,
-            pins: None,
-            last_text: None,
-            late_results: None,
-            continuity: None,
-            chain: None,
-            appended: 0,
-            needs_binding_beta: false,
-            context,
-        }
-    }
-}
-
-/// Body that was sent, with everything that a resend needs.
-pub(in crate::proxy) struct SentBody {
-    /// Client's body, decoded, with late results at the end of messages and the values that it got back.
-    pub(in crate::proxy) plain: Bytes,
-    /// The same without the values that it got back. `None` if it got none.
-    pub(in crate::proxy) unfilled: Option<Bytes>,
-    /// Bytes of memory that reading the body takes: 0 if it is little, or not known yet.
-    pub(in crate::proxy) reading_bytes: usize,
-    /// `true` if the last message that may contain late results has some.
-    pub(in crate::proxy) ends_with_late: bool,
-    /// Bytes that were sent.
-    pub(in crate::proxy) body: Segments,
-    /// Results that were known for its calls.
-    pub(in crate::proxy) lookup: CallLookup,
-    pub(in crate::proxy) wire: Wire,
-    /// Rules beyond the dialect's that the body follows.
-    pub(in crate::proxy) learned: LearnedRules,
-    /// Model that the request names. `None` if it names none.
-    pub(in crate::proxy) model: Option<String>,
-    /// Disputed shapes of the conversation, as the client wrote it.
-    pub(in crate::proxy) shapes: Vec<(DisputedShape, FactKey)>,
-    pub(in crate::proxy) late_results: LateResults,
-}
-
 /// Request that is ready to be sent, once or more often.
 pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) method: Method,
     pub(in crate::proxy) uri: Uri,
     pub(in crate::proxy) headers: HeaderMap,
     /// Boxed, because a request is moved several times until it is sent.
-    pub(in crate::proxy) body: Box<OutgoingBody>,
-}
-
-/// Bytes of a request's body.
-pub(in crate::proxy) enum Payload {
-    /// In memory: can be sent again.
-    InMemory(Segments),
-    /// Streamed from the client: can be sent once. `None` after that.
-    Streamed(Option<BoxedBody>),
-}
-
-impl Payload {
-    /// Returns the length in bytes. `None` if it is not known.
-    pub(in crate::proxy) fn byte_len(&self) -> Option<u64> {
-        match self {
-            Self::InMemory(body) => Some(body.len() as u64),
-            Self::Streamed(body) => body.as_ref().and_then(|body| body.size_hint().exact()),
-        }
-    }
-}
-
-impl OutgoingBody {
-    /// Returns `true` if the body may contain posted results that no provider has accepted yet.
-    pub(in crate::proxy) fn has_posted_results(&self) -> bool {
-        let has_restored = |pins: &PendingPins| !pins.posted_calls.is_empty();
-        self.last_text.is_some() || self.pins.as_deref().is_some_and(has_restored)
-    }
+    pub(in crate::proxy) body: Box<PlannedBody>,
 }
 
 impl OutgoingRequest {

@@ -11,13 +11,11 @@ use crate::{
     proxy::{
         data_path::DataPath,
         fact_scope::FactScope,
-        late_results::LateResults,
         request::{CallLookup, CallMemory, CallResults, SentBody, call_results},
     },
     recall::{KeyedFact, LearnedFact},
-    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, is_strong, parse},
-    splice::Segments,
-    wire::{Refusal, Unreadable, Wire},
+    repair::{Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, is_strong, parse},
+    wire::{Refusal, Unreadable},
 };
 
 /// Maximum open calls of one remote response that are remembered.
@@ -32,101 +30,68 @@ pub(super) struct RecoveryContext<'m> {
 
 /// The body that resends are planned from.
 pub(super) struct ResendBase {
-    /// The body that is repaired: the client's, possibly with results moved to its end.
+    /// The request as it was sent, with the changes that its resends have made to it.
+    pub(super) sent: Box<SentBody>,
+    /// The body that is repaired: `sent.plain`, possibly with results moved to its end.
     pub(super) body: Bytes,
-    /// Bytes of memory that reading the body takes.
-    pub(super) reading_bytes: usize,
-    /// The body before any recovery: the client's, decoded, with late results at the end of messages.
-    original: Bytes,
-    /// The body without the values that it got back. `None` if it got none.
-    unfilled: Option<Bytes>,
-    pub(super) wire: Wire,
     server: ServerHash,
-    pub(super) late_results: LateResults,
-    /// Results that were known for the first send.
-    pub(super) lookup: CallLookup,
-    /// Rules beyond the dialect's that this request follows: known before, or taught by its refusals.
-    pub(super) learned: LearnedRules,
     /// The refusal of the pairing that the present body follows, with its reading. `None` if there was none.
     pub(super) followed: Option<(Refusal, RefusalReading)>,
-    /// Model that the request names. `None` if it names none.
-    model: Option<String>,
     pub(super) removed_thinking: RemovedThinking,
 }
 
-/// The bodies that another one has replaced.
-pub(super) struct PlainBodies {
+/// The bytes of a base that other ones have replaced.
+pub(super) struct ReplacedBytes {
     body: Bytes,
-    original: Bytes,
-}
-
-/// A planned body, with the results that it contains.
-pub(super) struct PlannedBody {
-    pub(super) plan: Plan,
-    pub(super) body: Segments,
-    results: CallResults,
-}
-
-impl PlannedBody {
-    /// Returns the resend of this body, which proves no fact.
-    pub(super) fn into_proposal(self, step: ResendStep) -> Proposal {
-        Proposal::new(self.body, self.plan.report, step, self.results, Vec::new())
-    }
+    plain: Bytes,
 }
 
 impl ResendBase {
     /// Creates the base of the resends of a request that was sent to `server`.
-    pub(super) fn new(sent: SentBody, server: ServerHash) -> Self {
+    pub(super) fn new(sent: Box<SentBody>, server: ServerHash) -> Self {
         Self {
-            original: sent.plain.clone(),
-            body: sent.plain,
-            unfilled: sent.unfilled,
-            reading_bytes: sent.reading_bytes,
-            wire: sent.wire,
+            body: sent.plain.clone(),
+            sent,
             server,
-            late_results: sent.late_results,
-            lookup: sent.lookup,
-            learned: sent.learned,
             followed: None,
-            model: sent.model,
             removed_thinking: RemovedThinking::default(),
         }
     }
 
-    /// Plans from another body from now on. Returns the bodies before that.
-    pub(super) fn replace(&mut self, body: Bytes) -> PlainBodies {
-        PlainBodies {
+    /// Plans from another body from now on. Returns the bytes before that.
+    pub(super) fn replace(&mut self, body: Bytes) -> ReplacedBytes {
+        ReplacedBytes {
             body: std::mem::replace(&mut self.body, body.clone()),
-            original: std::mem::replace(&mut self.original, body),
+            plain: std::mem::replace(&mut self.sent.plain, body),
         }
     }
 
-    /// Plans from these bodies again.
-    pub(super) fn put_back(&mut self, bodies: PlainBodies) {
-        (self.body, self.original) = (bodies.body, bodies.original);
+    /// Plans from these bytes again.
+    pub(super) fn put_back(&mut self, replaced: ReplacedBytes) {
+        (self.body, self.sent.plain) = (replaced.body, replaced.plain);
     }
 
-    /// Returns to the body before any recovery: the client's results return to their places.
+    /// Returns the client's results to their places: those that a resend has moved.
     pub(super) fn restore(&mut self) {
-        self.body = self.original.clone();
+        self.body = self.sent.plain.clone();
     }
 
     /// Notes the present body as the one without values, before it gets the first one back.
     pub(super) fn note_unfilled(&mut self) {
         let unfilled = self.body.clone();
-        self.unfilled.get_or_insert(unfilled);
+        self.sent.unfilled.get_or_insert(unfilled);
     }
 
     /// Takes the body without any value that it got back. `None` if it got none.
     pub(super) const fn take_unfilled(&mut self) -> Option<Bytes> {
-        self.unfilled.take()
+        self.sent.unfilled.take()
     }
 
     /// Returns the owner of learned facts.
     pub(super) fn fact_scope(&self) -> FactScope {
         FactScope {
             server: self.server,
-            caller: self.late_results.caller,
+            caller: self.sent.late_results.caller,
         }
     }
 
@@ -153,7 +118,7 @@ impl ResendBase {
 
     /// Returns a fact about the rules that the server demands for the model.
     pub(super) fn rules_fact(&self, fact: LearnedFact) -> KeyedFact {
-        (self.fact_scope().rules_key(self.model.as_deref()), fact)
+        (self.fact_scope().rules_key(self.sent.model.as_deref()), fact)
     }
 
     /// Returns what this process remembers for the caller at this upstream.
@@ -167,7 +132,7 @@ impl ResendBase {
 
     /// Parses the present body.
     pub(super) fn parse(&self) -> Option<Parsed<'_>> {
-        parse(&self.body, self.wire).ok()
+        parse(&self.body, self.sent.wire).ok()
     }
 
     /// Pairs the present body by the rules of its dialect alone.
@@ -214,7 +179,7 @@ impl ResendBase {
         let remote = memory.remote_calls(|| parsed.remote_references());
         let refused = self.removed_thinking.refused_thinking(memory, parsed);
         self.in_conversation(pair(PairingContext {
-            learned: self.learned,
+            learned: self.sent.learned,
             remote: &remote,
             refused_thinking: &refused,
             ..PairingContext::new(context.policy)
@@ -223,21 +188,21 @@ impl ResendBase {
 
     /// Sets the lane that makes reusable call ids unique, unless it is only guessed.
     fn in_conversation<'b>(&self, mut paired: Paired<'b>) -> Paired<'b> {
-        let lane = self.late_results.pin_scope().lane;
+        let lane = self.sent.late_results.pin_scope().lane;
         paired.set_conversation(lane.map(|lane| *lane.as_bytes()));
         paired
     }
 
     /// Returns everything known about the calls of a paired body. A copy, so that an unsent plan leaves no trace.
     pub(super) fn look_up(&self, paired: &Paired<'_>, context: RecoveryContext<'_>) -> CallLookup {
-        let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(paired, self.call_memory(context), &self.late_results);
+        let mut lookup = self.sent.lookup.clone();
+        lookup.add_from_memory(paired, self.call_memory(context), &self.sent.late_results);
         lookup
     }
 
     /// Returns the results that a plan's body contains.
     pub(super) fn results_of(&self, paired: &Paired<'_>, plan: &Plan, lookup: &CallLookup) -> CallResults {
-        call_results(paired, plan, lookup, self.late_results.caller)
+        call_results(paired, plan, lookup, self.sent.late_results.caller)
     }
 
     /// Plans a paired body, including what refusals have taught about this conversation's thinking.
@@ -251,15 +216,13 @@ impl ResendBase {
             .plan_with_facts(paired, &lookup.known, context.policy)
     }
 
-    /// Plans the present body.
-    pub(super) fn plan_body(&self, context: RecoveryContext<'_>) -> Option<PlannedBody> {
+    /// Plans the resend of the present body, which proves no fact.
+    pub(super) fn plan_resend(&self, context: RecoveryContext<'_>, step: ResendStep) -> Option<Proposal> {
         let paired = self.pair(context)?;
         let lookup = self.look_up(&paired, context);
         let plan = self.plan_with_facts(&paired, &lookup, context).ok()?;
-        Some(PlannedBody {
-            results: self.results_of(&paired, &plan, &lookup),
-            body: plan.splice(&paired, &self.body).ok()?,
-            plan,
-        })
+        let results = self.results_of(&paired, &plan, &lookup);
+        let body = plan.splice(&paired, &self.body).ok()?;
+        Some(Proposal::new(body, plan.report, step, results, Vec::new()))
     }
 }

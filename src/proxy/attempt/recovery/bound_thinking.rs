@@ -80,14 +80,14 @@ fn replace_results(history: &mut SentHistory, context: RecoveryContext<'_>) -> O
         return resend_with_placeholders(history, replaced);
     }
     // The place is named by the message's text: late results at its end would give it another anchor.
-    let late = if history.ends_with_late {
+    let late = if history.base.sent.ends_with_late {
         None
     } else {
         let paired = history.base.pair_by_dialect(context.policy)?;
         append_at_end(
             &history.base.body,
             &paired,
-            history.base.wire.format,
+            history.base.sent.wire.format,
             &replaced.overridden,
         )
     };
@@ -148,11 +148,11 @@ fn pinned_result(history: &SentHistory, call: &BodyCall, context: RecoveryContex
     if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
         return Some(PinnedResult::Placeholder(placeholder));
     }
-    let pinned = history.base.lookup.known.pinned.get(&call.key).cloned();
+    let pinned = history.base.sent.lookup.known.pinned.get(&call.key).cloned();
     pinned.or_else(|| {
         memory
             .recall
-            .cached_result(history.base.late_results.pin_scope(), call.key)
+            .cached_result(history.base.sent.late_results.pin_scope(), call.key)
     })
 }
 

@@ -40,13 +40,13 @@ impl Recovery for ForeignThinking {
         let chosen = choose_blocks(&base.removed_thinking, &blocks, &context.path.recall, base.fact_scope())?;
         let before = base.removed_thinking.clone();
         base.removed_thinking.blocks.extend(chosen);
-        let planned = base.plan_body(context);
+        let proposal = base.plan_resend(context, ResendStep::ThinkingRemoved);
         // The provider would refuse the same bytes again.
-        let planned = planned.filter(|planned| !history.is_last_sent(&planned.body));
-        if planned.is_none() {
+        let proposal = proposal.filter(|proposal| !history.is_last_sent(&proposal.body));
+        if proposal.is_none() {
             history.base.removed_thinking = before;
         }
-        Some(planned?.into_proposal(ResendStep::ThinkingRemoved))
+        proposal
     }
 }
 

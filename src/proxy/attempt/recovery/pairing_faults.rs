@@ -42,12 +42,12 @@ impl Recovery for PairingFaults {
         // A further refusal may be about something else, so that what this one demands stays in force.
         for fact in &proposal.facts {
             if let (_, LearnedFact::Rules(learned)) = fact {
-                base.learned = *learned;
+                base.sent.learned = *learned;
             }
         }
         if proposal.is_fallback {
             // The body before all repairs follows none.
-            base.learned = LearnedRules::NONE;
+            base.sent.learned = LearnedRules::NONE;
         }
         base.followed = reading.map(|reading| (refusal.clone(), reading));
         Some(proposal)
@@ -107,10 +107,10 @@ fn plan_pairing(
                 base.results_of(&paired, &plan, &lookup)
             };
             // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-            let proven = RefusalReading::proven_rules(refusal, base.wire, &plan.report.findings);
+            let proven = RefusalReading::proven_rules(refusal, base.sent.wire, &plan.report.findings);
             let remote_facts = base.remote_facts(&plan, body.is_original());
-            let learned = base.learned.union(proven);
-            let is_news = learned != base.learned && !body.is_original();
+            let learned = base.sent.learned.union(proven);
+            let is_news = learned != base.sent.learned && !body.is_original();
             let step = ResendStep::Pairing { taught_rule: is_news };
             let rules_fact = is_news.then(|| base.rules_fact(LearnedFact::Rules(learned)));
             let facts = remote_facts.into_iter().chain(rules_fact).collect();
@@ -119,7 +119,7 @@ fn plan_pairing(
         // Checked before the second reading, which would repair calls that only the proxy's edits broke.
         // The body before all repairs contains the thinking that the provider has refused.
         let may_be_ours = reading == RefusalReading::StrictestRules
-            && !history.last_sent.is_original()
+            && !base.sent.body.is_original()
             && base.removed_thinking.blocks.is_empty();
         if may_be_ours && parsed.is_blameless(refusal) {
             return Some((Proposal::fallback(Segments::whole(base.body.clone())), None));

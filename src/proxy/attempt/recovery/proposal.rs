@@ -8,7 +8,7 @@ use crate::{
     proxy::{
         data_path::DataPath,
         late_text_insertion::LastText,
-        request::{CallResults, OutgoingBody},
+        request::{CallResults, PlannedBody},
     },
     recall::{AppendedText, KeyedFact},
     repair::{Action, Anchor, CallKey, RepairReport},
@@ -117,7 +117,7 @@ impl LeftOutResults {
     }
 
     /// Withholds the results, since the provider has accepted the body without them.
-    pub(super) fn withhold(self, path: &DataPath, caller: Caller, body: &mut OutgoingBody) {
+    pub(super) fn withhold(self, path: &DataPath, caller: Caller, body: &mut PlannedBody) {
         if let Some(text) = self.text {
             // The accepted body does not contain the text, so that the end of the request must not accept it.
             if let Some(pins) = body.pins.as_mut() {

@@ -23,7 +23,7 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
         .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
     if let Some(history) = &mut attempts.history {
         // The next refusal is about this body.
-        history.last_sent = proposal.body.clone();
+        history.base.sent.body = proposal.body.clone();
         history.steps.push(proposal.step);
     }
     true
@@ -33,7 +33,7 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
 pub(super) fn undo_trial(attempts: &mut Attempts<'_>, failed: ResendStep) {
     if let Some(history) = &mut attempts.history {
         history.failed_trials.push(failed);
-        attempts.outgoing.replace_body(history.last_sent.clone(), false);
+        attempts.outgoing.replace_body(history.base.sent.body.clone(), false);
     }
 }
 

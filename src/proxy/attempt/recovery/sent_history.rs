@@ -3,28 +3,22 @@
 use bytes::Bytes;
 
 use super::{
-    base::{PlainBodies, RecoveryContext, ResendBase},
+    base::{RecoveryContext, ReplacedBytes, ResendBase},
     proposal::{LeftOutResults, Proposal, ResendStep},
 };
 use crate::proxy::{data_path::DataPath, request::SentBody};
 use crate::{
     provider::ServerHash,
-    recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
-    repair::{DisputedShape, LearnedRules, Paired},
+    recall::{KeyedFact, LearnedFact, ShapeVerdict},
+    repair::{LearnedRules, Paired},
     splice::Segments,
 };
 
 /// The history of a request that was sent, with the changes of its resends.
 pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) base: ResendBase,
-    /// `true` if its last place for late results has some.
-    pub(super) ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
     pub(super) may_override: bool,
-    /// The last body that the exchange follows. That of a trial counts once the provider has accepted it.
-    pub(super) last_sent: Segments,
-    /// Disputed shapes of the conversation, as the client wrote it.
-    shapes: Vec<(DisputedShape, FactKey)>,
     /// The changes of the resends that the exchange follows, in their order.
     pub(super) steps: Vec<ResendStep>,
     /// The changes that were tried and have not helped.
@@ -33,12 +27,9 @@ pub(in crate::proxy::attempt) struct SentHistory {
 
 impl SentHistory {
     /// Creates the history of a request that was sent to `server`.
-    pub(in crate::proxy::attempt) fn new(sent: SentBody, server: ServerHash) -> Self {
+    pub(in crate::proxy::attempt) fn new(sent: Box<SentBody>, server: ServerHash) -> Self {
         Self {
-            ends_with_late: sent.ends_with_late,
             may_override: true,
-            last_sent: sent.body.clone(),
-            shapes: sent.shapes.clone(),
             steps: Vec::new(),
             failed_trials: Vec::new(),
             base: ResendBase::new(sent, server),
@@ -47,7 +38,8 @@ impl SentHistory {
 
     /// Returns `true` if these bytes were sent last. The provider would refuse them again.
     pub(super) fn is_last_sent(&self, body: &Segments) -> bool {
-        self.last_sent.len() == body.len() && self.last_sent.to_vec() == body.to_vec()
+        let last_sent = &self.base.sent.body;
+        last_sent.len() == body.len() && last_sent.to_vec() == body.to_vec()
     }
 
     /// Returns the size of the body that resends are planned from.
@@ -57,7 +49,7 @@ impl SentHistory {
 
     /// Returns the memory that the plan of a resend takes: for reading the body, and for a copy of it.
     pub(in crate::proxy::attempt) const fn resend_bytes(&self) -> usize {
-        self.base.reading_bytes.saturating_add(self.base.body.len())
+        self.base.sent.reading_bytes.saturating_add(self.base.body.len())
     }
 
     /// Returns `true` if a resend has made this change, with or without success.
@@ -99,17 +91,17 @@ impl SentHistory {
         step: ResendStep,
     ) -> Option<Proposal> {
         let before = self.base.replace(body);
-        let planned = self.base.plan_body(context);
-        if planned.is_none() {
+        let proposal = self.base.plan_resend(context, step);
+        if proposal.is_none() {
             self.base.put_back(before);
         }
-        Some(planned?.into_proposal(step))
+        proposal
     }
 
-    /// Plans without these posted results from now on. Returns the bodies before that.
-    pub(super) fn leave_out(&mut self, left_out: &LeftOutResults) -> PlainBodies {
+    /// Plans without these posted results from now on. Returns the bytes before that.
+    pub(super) fn leave_out(&mut self, left_out: &LeftOutResults) -> ReplacedBytes {
         for call in &left_out.restored {
-            self.base.lookup.known.results.remove(call);
+            self.base.sent.lookup.known.results.remove(call);
         }
         self.base.replace(left_out.body.clone())
     }
@@ -122,9 +114,9 @@ impl SentHistory {
 
     /// Stores the shape in which the provider has accepted the conversation. Call it after a success.
     pub(in crate::proxy::attempt) fn settle_shapes(&self, path: &DataPath) {
-        for (shape, key) in &self.shapes {
+        for (shape, key) in &self.base.sent.shapes {
             // With a rule against it the body was sent in another shape.
-            let verdict = if self.base.learned.forbids(*shape) {
+            let verdict = if self.base.sent.learned.forbids(*shape) {
                 ShapeVerdict::Changed
             } else {
                 ShapeVerdict::Accepted
@@ -135,7 +127,7 @@ impl SentHistory {
 
     /// Returns the fact that the learned rules no longer hold: the server has accepted the body without them.
     pub(super) fn retract_rules(&mut self) -> KeyedFact {
-        self.base.learned = LearnedRules::NONE;
+        self.base.sent.learned = LearnedRules::NONE;
         self.base.rules_fact(LearnedFact::RulesRetracted)
     }
 
@@ -143,6 +135,6 @@ impl SentHistory {
     pub(in crate::proxy::attempt) fn settle_thinking(&self, path: &DataPath) {
         let base = &self.base;
         base.removed_thinking
-            .settle_thinking(path, base.fact_scope(), base.lookup.last_thinking);
+            .settle_thinking(path, base.fact_scope(), base.sent.lookup.last_thinking);
     }
 }

@@ -57,14 +57,14 @@ impl Recovery for WithoutPosted {
             text,
         };
         // The results are known again until the provider has accepted the body without them.
-        let known = history.base.lookup.known.clone();
+        let known = history.base.sent.lookup.known.clone();
         let before = history.leave_out(&left_out);
-        let planned = history.base.plan_body(context);
+        let proposal = history.base.plan_resend(context, ResendStep::WithoutPosted);
         history.base.put_back(before);
-        history.base.lookup.known = known;
+        history.base.sent.lookup.known = known;
         Some(Proposal {
             trial: Some(Trial::WithoutPosted(left_out)),
-            ..planned?.into_proposal(ResendStep::WithoutPosted)
+            ..proposal?
         })
     }
 }
@@ -72,8 +72,8 @@ impl Recovery for WithoutPosted {
 /// Returns `true` if the message at this index of the last sent body holds a result of these calls. The last message
 /// counts too if it has a late text.
 fn holds_at(history: &SentHistory, message: usize, calls: &[CallKey], has_late_text: bool) -> bool {
-    let sent = Bytes::from(history.last_sent.to_vec());
-    let Ok(parsed) = parse(&sent, history.base.wire) else {
+    let sent = Bytes::from(history.base.sent.body.to_vec());
+    let Ok(parsed) = parse(&sent, history.base.sent.wire) else {
         return false;
     };
     let paired = history.base.pair_sent(parsed);

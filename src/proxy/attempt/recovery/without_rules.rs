@@ -16,20 +16,21 @@ impl Recovery for WithoutRules {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         // Most bodies follow no rule.
         let history = &exchange.history;
-        let follows_rules = history.base.learned != LearnedRules::NONE && !history.has_tried(ResendStep::WithoutRules);
+        let follows_rules =
+            history.base.sent.learned != LearnedRules::NONE && !history.has_tried(ResendStep::WithoutRules);
         follows_rules && objection.refusal.is_none() && objection.status == StatusCode::BAD_REQUEST
     }
 
     fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let context = exchange.context();
         let history = &mut *exchange.history;
-        let learned = std::mem::replace(&mut history.base.learned, LearnedRules::NONE);
-        let planned = history.base.plan_body(context);
-        history.base.learned = learned;
-        let planned = planned.filter(|planned| !history.is_last_sent(&planned.body))?;
+        let learned = std::mem::replace(&mut history.base.sent.learned, LearnedRules::NONE);
+        let proposal = history.base.plan_resend(context, ResendStep::WithoutRules);
+        history.base.sent.learned = learned;
+        let proposal = proposal.filter(|proposal| !history.is_last_sent(&proposal.body))?;
         Some(Proposal {
             trial: Some(Trial::WithoutRules),
-            ..planned.into_proposal(ResendStep::WithoutRules)
+            ..proposal
         })
     }
 }

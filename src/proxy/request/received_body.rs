@@ -1,11 +1,15 @@
-//! A collected body, decoded, with the memory that it and its reading take.
+//! A collected body, as it came and decoded, with the memory that it and its reading take.
 
 use bytes::Bytes;
 
-use super::content_coding::{ContentCoding, Decoding};
+use super::{
+    content_coding::{ContentCoding, Decoding},
+    planned_body::Payload,
+};
 use crate::{
     proxy::heavy_body::is_heavy_pass,
     server::budget::{BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
+    splice::Segments,
     wire::{Unreadable, json::count_byte},
 };
 
@@ -17,62 +21,71 @@ const OBJECT_BYTES: usize = 512;
 /// Memory that is not counted: 256 KiB. Most bodies take less.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// A body as the client sent it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReceivedBody<'b> {
-    pub(super) raw: &'b Bytes,
-    pub(super) coding: ContentCoding,
-}
-
-/// A body without its coding.
+/// A body as it was received, and without its coding. What is read of it borrows from its bytes.
 #[derive(Debug)]
-pub(super) struct DecodedBody {
-    /// The bytes, or the reason for not reading them.
+pub(super) struct ReceivedBody {
+    /// The bytes as the client sent them.
+    pub(super) raw: Bytes,
+    pub(super) coding: ContentCoding,
+    /// The bytes without their coding, or the reason for not reading them.
     pub(super) plain: Result<Bytes, Unreadable>,
     /// Bytes of memory that reading them takes beside the body: 0 if it is little.
     pub(super) reading_bytes: usize,
-    /// That memory, until the body has been read. `None` if it is little.
+    /// That memory, until the body has been planned. `None` if it is little.
     pub(super) reading: Option<BodyShare>,
 }
 
-impl ReceivedBody<'_> {
-    /// Returns `true` if even reading the body is heavy work: a compressed one may be a thousand times as long.
-    pub(super) fn is_heavy(self) -> bool {
-        self.coding != ContentCoding::Identity || is_heavy_pass(self.raw.len())
-    }
-
-    /// Decodes the body to at most `limit` bytes, and takes the memory for reading it. A large body is decoded as heavy
-    /// work.
+impl ReceivedBody {
+    /// Decodes a collected body to at most `limit` bytes, and takes the memory for reading it. A large body is decoded as
+    /// heavy work.
     ///
     /// Waits while the bodies of others fill the memory, without a place in heavy work: those may need one to free it.
     pub(super) async fn decode(
-        self,
+        raw: Bytes,
+        coding: ContentCoding,
         budgets: &Budgets,
         client: BudgetClient,
         limit: usize,
-    ) -> Result<DecodedBody, Overloaded> {
+    ) -> Result<Self, Overloaded> {
         let memory_max = budgets.memory.processing_bytes_max();
-        let mut decoded = if self.is_heavy() {
-            // Boxed, because the future of every exchange would be larger otherwise.
-            Box::pin(self.decode_heavy(budgets, client, limit, memory_max)).await?
-        } else {
-            DecodedBody::measured(Ok(self.raw.clone()), self.coding, memory_max)
+        let mut received = Self {
+            plain: Ok(raw.clone()),
+            raw,
+            coding,
+            reading_bytes: 0,
+            reading: None,
         };
-        if decoded.reading_bytes > 0 {
-            let mut share = budgets.memory.open_scratch(client);
-            share.grow_to(decoded.reading_bytes).await?;
-            decoded.reading = Some(share);
+        if received.is_heavy() {
+            // Boxed, because the future of every exchange would be larger otherwise.
+            Box::pin(received.decode_heavy(budgets, client, limit, memory_max)).await?;
+        } else {
+            received.measure(memory_max);
         }
-        Ok(decoded)
+        if received.reading_bytes > 0 {
+            let mut share = budgets.memory.open_scratch(client);
+            share.grow_to(received.reading_bytes).await?;
+            received.reading = Some(share);
+        }
+        Ok(received)
+    }
+
+    /// Returns `true` if even reading the body is heavy work: a compressed one may be a thousand times as long.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.coding != ContentCoding::Identity || is_heavy_pass(self.raw.len())
+    }
+
+    /// Returns the bytes as the client sent them, to be sent like that.
+    pub(super) fn as_it_came(&self) -> Payload {
+        Payload::InMemory(Segments::whole(self.raw.clone()))
     }
 
     async fn decode_heavy(
-        self,
+        &mut self,
         budgets: &Budgets,
         client: BudgetClient,
         limit: usize,
         memory_max: u64,
-    ) -> Result<DecodedBody, Overloaded> {
+    ) -> Result<(), Overloaded> {
         let mut share = None;
         if self.coding != ContentCoding::Identity {
             let plain = share.insert(budgets.memory.open_copy(client));
@@ -82,51 +95,41 @@ impl ReceivedBody<'_> {
                 .await?;
         }
         let decoded = async {
-            let plain = match share {
-                None => Ok(self.raw.clone()),
-                Some(mut share) => match self.decode_in_turns(limit).await {
+            if let Some(mut share) = share {
+                self.plain = match decode_in_turns(self.coding, &self.raw, limit).await {
                     Ok(plain) => {
                         share.end_reading(plain.len())?;
                         Ok(share.into_bytes(plain))
                     }
                     Err(reason) => Err(reason),
-                },
-            };
-            Ok(DecodedBody::measured(plain, self.coding, memory_max))
+                };
+            }
+            self.measure(memory_max);
+            Ok(())
         };
         budgets.work.run(client, decoded).await?
     }
 
-    /// Decodes the body, and lets other heavy work take its turn in between.
-    async fn decode_in_turns(self, limit: usize) -> Result<Vec<u8>, Unreadable> {
-        let mut decoding = Decoding::begin(self.coding, self.raw, limit)?;
-        while decoding.decode_piece()? {
-            yield_if_heavy().await;
+    /// Measures what reading the body takes. One that takes more than `memory_max` bytes with its reading is too large.
+    fn measure(&mut self, memory_max: u64) {
+        let plain = self.plain.as_ref();
+        self.reading_bytes = plain.map_or(0, |plain| reading_bytes(plain));
+        // Objects without end would need more memory than all bodies together may have.
+        let copies = if self.coding == ContentCoding::Identity { 1 } else { 2 };
+        let plain_len = plain.map_or(0, Bytes::len).saturating_mul(copies);
+        if plain_len.saturating_add(self.reading_bytes) as u64 > memory_max {
+            (self.plain, self.reading_bytes) = (Err(Unreadable::TooLarge), 0);
         }
-        decoding.finish()
     }
 }
 
-impl DecodedBody {
-    /// Measures what reading `plain` takes. One that takes more than `memory_max` bytes with its reading is too large.
-    fn measured(plain: Result<Bytes, Unreadable>, coding: ContentCoding, memory_max: u64) -> Self {
-        let reading_bytes = plain.as_ref().map_or(0, |plain| reading_bytes(plain));
-        // Objects without end would need more memory than all bodies together may have.
-        let copies = if coding == ContentCoding::Identity { 1 } else { 2 };
-        let plain_len = plain.as_ref().map_or(0, Bytes::len).saturating_mul(copies);
-        if plain_len.saturating_add(reading_bytes) as u64 > memory_max {
-            return Self::new(Err(Unreadable::TooLarge), 0);
-        }
-        Self::new(plain, reading_bytes)
+/// Decodes a body to at most `limit` bytes, and lets other heavy work take its turn in between.
+async fn decode_in_turns(coding: ContentCoding, raw: &[u8], limit: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut decoding = Decoding::begin(coding, raw, limit)?;
+    while decoding.decode_piece()? {
+        yield_if_heavy().await;
     }
-
-    const fn new(plain: Result<Bytes, Unreadable>, reading_bytes: usize) -> Self {
-        Self {
-            plain,
-            reading_bytes,
-            reading: None,
-        }
-    }
+    decoding.finish()
 }
 
 /// Returns the memory that reading `plain` takes beside the body. 0 if it is little.
@@ -154,17 +157,13 @@ mod tests {
             memory: BodyMemory::new(64 * 1024 * 1024),
         };
         let raw = Bytes::from(raw.to_owned());
-        let received = ReceivedBody {
-            raw: &raw,
-            coding: ContentCoding::Identity,
-        };
-        let decoded = received
-            .decode(&budgets, BudgetClient::Unknown, raw.len())
+        let limit = raw.len();
+        let received = ReceivedBody::decode(raw, ContentCoding::Identity, &budgets, BudgetClient::Unknown, limit)
             .await
             .unwrap();
         let bytes = budgets.memory.memory_use().bytes;
-        decoded.plain.as_ref().map_err(|reason| *reason)?;
-        drop(decoded);
+        received.plain.as_ref().map_err(|reason| *reason)?;
+        drop(received);
         assert_eq!(budgets.memory.memory_use().bytes, 0);
         Ok(bytes)
     }
@@ -191,12 +190,8 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let decode = async move {
                 let (mut turns, is_decoded) = (0, std::cell::Cell::new(false));
-                let received = ReceivedBody {
-                    raw: &raw,
-                    coding: ContentCoding::Gzip,
-                };
                 let decoding = async {
-                    let plain = received.decode_in_turns(plain_len).await;
+                    let plain = decode_in_turns(ContentCoding::Gzip, &raw, plain_len).await;
                     is_decoded.set(true);
                     plain.map(|plain| plain.len())
                 };
