@@ -12,7 +12,6 @@ use super::{
     planned_body::{Payload, PlannedBody, SentBody},
     received_body::ReceivedBody,
     repeat_watch::watch_calls,
-    result_plan::ResultPlanner,
     thinking_lookup,
 };
 use crate::{
@@ -42,7 +41,8 @@ pub(super) struct BodyPlanner<'x> {
     /// `true` if the request asks for the conversation's next turn. Counts, batches and compactions use what is known,
     /// but pin nothing.
     pub(super) asks_for_turn: bool,
-    /// `true` in strict mode: no late result is put at the end of a message.
+    /// `true` in strict mode: no late result is put at the end of a message, and none is marked as contained in the
+    /// request.
     pub(super) is_strict: bool,
 }
 
@@ -162,15 +162,7 @@ impl BodyPlanner<'_> {
     ) -> Result<RepairReport, Unreadable> {
         let path = self.reader.path;
         yield_if_heavy().await;
-        let planner = ResultPlanner {
-            memory: self.reader.call_memory(planned.context.caller),
-            headers: self.headers,
-            policy: self.reader.policy,
-            is_strict: self.is_strict,
-        };
-        let mut lookup = planner
-            .look_up_calls(&read.paired, results, &read.texts, deadline)
-            .await?;
+        let mut lookup = self.look_up_calls(&read.paired, results, &read.texts, deadline).await?;
         let mut pins = self.asks_for_turn.then(|| {
             let outline = if read.texts.count > 0 || read.unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
@@ -180,7 +172,8 @@ impl BodyPlanner<'_> {
             };
             Box::new(PendingPins::new(results.clone(), read.plain.clone(), outline))
         });
-        let plan = planner.plan_and_pin(&read.paired, &mut lookup, pins.as_deref_mut(), deadline);
+        let (caller, new_pins) = (planned.context.caller, pins.as_deref_mut());
+        let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, deadline);
         let plan = plan.await?;
         yield_if_heavy().await;
         let ReadBody {

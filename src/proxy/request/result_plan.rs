@@ -1,28 +1,20 @@
 //! The plan of a repair, and the pins of the results that it assigns. Planned at most twice.
 
-use http::HeaderMap;
 use tokio::time::Instant;
 
 use super::{
-    call_lookup::{CallLookup, CallMemory},
+    body_planner::BodyPlanner,
+    call_lookup::CallLookup,
     pending_pins::{PendingPins, call_results},
 };
 use crate::{
+    auth::Caller,
     proxy::{catch_core_panic::catch_read, late_results::LateResults, late_text_insertion::LateTexts},
-    repair::{Paired, Plan, RepairPolicy},
+    repair::{Paired, Plan},
     wire::Unreadable,
 };
 
-/// Everything besides the body that the plan of one request depends on.
-pub(super) struct ResultPlanner<'x> {
-    pub(super) memory: CallMemory<'x>,
-    pub(super) headers: &'x HeaderMap,
-    pub(super) policy: &'x RepairPolicy,
-    /// `true` in strict mode: the results that are found are not marked as contained in the request.
-    pub(super) is_strict: bool,
-}
-
-impl ResultPlanner<'_> {
+impl BodyPlanner<'_> {
     /// Looks up what earlier requests and tool services know about the open calls.
     pub(super) async fn look_up_calls(
         &self,
@@ -31,9 +23,10 @@ impl ResultPlanner<'_> {
         texts: &LateTexts,
         deadline: Instant,
     ) -> Result<CallLookup, Unreadable> {
+        let memory = self.reader.call_memory(late_results.caller);
         let mut lookup = catch_read(|| Ok(CallLookup::of_body(paired)))?;
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let unknown = lookup.add_from_memory(paired, self.memory, late_results);
+        let unknown = lookup.add_from_memory(paired, memory, late_results);
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
             let read = async {
@@ -57,14 +50,15 @@ impl ResultPlanner<'_> {
         &self,
         paired: &Paired<'_>,
         lookup: &mut CallLookup,
+        caller: Caller,
         pins: Option<&mut PendingPins>,
         deadline: Instant,
     ) -> Result<Plan, Unreadable> {
+        let memory = self.reader.call_memory(caller);
         let plan_once =
-            |lookup: &CallLookup| catch_read(|| self.memory.plan_with_facts(paired, &lookup.known, self.policy));
+            |lookup: &CallLookup| catch_read(|| memory.plan_with_facts(paired, &lookup.known, self.reader.policy));
         let plan = plan_once(lookup)?;
         let Some(pins) = pins else { return Ok(plan) };
-        let caller = pins.late_results.caller;
         // Before the first pin: from here on, every way out keeps them or rolls them back.
         pins.replace_results(call_results(paired, &plan, lookup, caller));
         if !self.pin_results(pins, lookup, deadline).await {
@@ -85,9 +79,10 @@ impl ResultPlanner<'_> {
             return false;
         }
         // Pins are stored under the credential: the operator should know if it is short-lived.
-        self.memory.facts.warn_of_short_lived_credential(self.headers);
+        let path = self.reader.path;
+        path.facts.warn_of_short_lived_credential(self.headers);
         let scope = pins.late_results.pin_scope();
-        let conflicts = self.memory.recall.pin_results(scope, assigned, deadline).await;
+        let conflicts = path.recall.pin_results(scope, assigned, deadline).await;
         let has_conflicts = !conflicts.is_empty();
         lookup.add_pinned_by_others(conflicts);
         has_conflicts
