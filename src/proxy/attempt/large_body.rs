@@ -4,34 +4,26 @@ use http::Request;
 
 use super::Attempts;
 use crate::{
-    proxy::{
-        error::ProxyError,
-        exchange_log::ExchangeLog,
-        heavy_body::{LaterPasses, is_heavy_resend},
-    },
-    server::budget::{BodyShare, Overloaded},
+    proxy::{error::ProxyError, exchange_log::ExchangeLog, heavy_body::is_heavy_resend},
+    server::budget::{BodyPass, BodyShare, Overloaded},
     upstream::BoxedBody,
 };
 
 /// Memory of a resend that is not counted: 256 KiB.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// Returns the runner of later steps on the body.
-pub(super) fn later_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> LaterPasses<'x> {
-    let path = attempts.path;
-    LaterPasses {
-        work: &path.budgets.work,
-        client: attempts.outgoing.body.context.budget_client,
-        deadline: log.start_time() + path.settings.timeouts.total,
-    }
+/// Returns a later pass over the body, which waits for its place until the end of the exchange's time.
+pub(super) fn later_pass(attempts: &Attempts<'_>, log: &ExchangeLog) -> BodyPass {
+    let deadline = log.start_time() + attempts.path.settings.timeouts.total;
+    BodyPass::Later { deadline }
 }
 
-/// Returns the runner of the plan of a resend, and `true` if that is heavy work.
-pub(super) fn resend_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> (LaterPasses<'x>, bool) {
+/// Returns the pass that plans a resend.
+pub(super) fn resend_pass(attempts: &Attempts<'_>, log: &ExchangeLog) -> BodyPass {
     // All resends are planned from the decoded body, which may be far longer than what was sent.
     let history = attempts.history.as_ref();
     let is_large = history.is_some_and(|history| is_heavy_resend(history.body_len()));
-    (later_passes(attempts, log), attempts.outgoing.body.is_heavy || is_large)
+    later_pass(attempts, log).if_heavy(attempts.outgoing.body.is_heavy || is_large)
 }
 
 /// Takes the memory for planning a resend: what the reading takes, and a copy of the body, `times` times. Waits without a
@@ -70,22 +62,20 @@ pub(super) async fn find_phrase<'p>(
     phrases: &[&'p str],
     log: &mut ExchangeLog,
 ) -> Option<&'p str> {
-    let (passes, limit) = (later_passes(attempts, log), attempts.path.settings.inspect_bytes_max);
+    let (pass, budgets) = (later_pass(attempts, log), &attempts.path.budgets);
+    let limit = attempts.path.settings.inspect_bytes_max;
     let plain_len = attempts.history.as_ref().map(|history| history.body_len());
     let outgoing = &mut attempts.outgoing;
-    let is_heavy = outgoing.body.is_heavy;
-    let mut share = attempts
-        .path
-        .budgets
-        .memory
-        .open_scratch(outgoing.body.context.budget_client);
+    let (is_heavy, client) = (outgoing.body.is_heavy, outgoing.body.context.budget_client);
+    let mut share = budgets.memory.open_scratch(client);
     if is_heavy && share.grow_to(outgoing.search_bytes(limit, plain_len)).await.is_err() {
         return phrases.first().copied();
     }
     // Moved: a streamed body cannot be shared between threads.
-    let found = passes.run_pass(is_heavy, async move { outgoing.find_phrase(phrases, limit) });
+    let search = async move { outgoing.find_phrase(phrases, limit) };
+    let found = budgets.work.run(client, pass.if_heavy(is_heavy), search).await;
     // A body that was not searched may contain anything.
-    found.await.unwrap_or_else(|| phrases.first().copied())
+    found.unwrap_or_else(|_| phrases.first().copied())
 }
 
 /// Builds the request with the credential of the present profile, or the client's own.
@@ -93,20 +83,20 @@ pub(super) async fn build_request(
     attempts: &mut Attempts<'_>,
     log: &mut ExchangeLog,
 ) -> Result<Request<BoxedBody>, ProxyError> {
-    let passes = later_passes(attempts, log);
+    let pass = later_pass(attempts, log);
     let (path, upstream) = (attempts.path, attempts.route.upstream);
     let profile = attempts.profile.and_then(|id| attempts.route.pool.profile(id));
     let signs = profile
         .as_deref()
         .is_some_and(|profile| profile.credential.signs_requests());
     let outgoing = &mut attempts.outgoing;
+    let client = outgoing.body.context.budget_client;
     // Only a signature reads the body.
     let is_heavy = signs && outgoing.body.is_heavy;
     let mut build = || outgoing.build_http_request(upstream, profile.as_deref());
     let built = if is_heavy {
-        // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-        let signed = Box::pin(passes.run_pass(true, async { build() })).await;
-        signed.ok_or(ProxyError::Deadline)?
+        let signed = path.budgets.work.run(client, pass, async { build() }).await;
+        signed.map_err(|_| ProxyError::Deadline)?
     } else {
         build()
     };

@@ -1,6 +1,6 @@
 //! Everything that a successful answer settles: the caller, pins, learned facts, and the lane's profile.
 
-use super::{Attempts, large_body::later_passes, unknown_refusal};
+use super::{Attempts, large_body::later_pass, unknown_refusal};
 use crate::{
     auth::Caller,
     clock,
@@ -51,7 +51,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
 ///
 /// Last, because a large body waits for its turn: a client that leaves meanwhile loses nothing but these notes.
 async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<Box<PendingPins>>, log: &mut ExchangeLog) {
-    let passes = later_passes(attempts, log);
+    let pass = later_pass(attempts, log);
     let body = &mut attempts.outgoing.body;
     let chain = body.chain.take();
     let shown_bytes = pins.as_deref().map_or(0, PendingPins::shown_bytes);
@@ -66,10 +66,11 @@ async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<Box<Pendin
         (stores_answer, chain.and_then(ChainRequest::begin_chain))
     };
     let read = if is_heavy {
+        let (work, client) = (&attempts.path.budgets.work, body.context.budget_client);
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-        Box::pin(passes.run_pass(true, async move { read() })).await
+        work.run(client, pass, Box::pin(async move { read() })).await
     } else {
-        Some(read())
+        Ok(read())
     };
     let (stores_answer, chain) = read.unwrap_or((true, None));
     note_objects(attempts, stores_answer, log);

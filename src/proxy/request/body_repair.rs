@@ -39,7 +39,7 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{Action, BodyCall, KnownResults, Mode, RepairPolicy, RepairReport, plan},
-    server::budget::{BudgetClient, yield_if_heavy},
+    server::budget::{BodyPass, BudgetClient, yield_if_heavy},
     wire::{Unreadable, Wire},
 };
 
@@ -95,9 +95,10 @@ impl BodyRepair<'_> {
         let is_heavy = received.is_heavy();
         let repaired = self.repair_decoded(caller, ledger_budget, received, log);
         let planned = if is_heavy {
-            // A later pass: its decoding was the first.
-            let done = budgets.work.run_later(self.client, deadline, Box::pin(repaired)).await;
-            done.ok_or(ProxyError::Deadline)?
+            // A later pass: the decoding was the first.
+            let pass = BodyPass::Later { deadline };
+            let done = budgets.work.run(self.client, pass, Box::pin(repaired)).await;
+            done.map_err(|_| ProxyError::Deadline)?
         } else {
             repaired.await
         };
@@ -139,7 +140,7 @@ impl BodyRepair<'_> {
                     let applied = Box::pin(self.apply_mode(asker, received, read, ledger_budget, log));
                     if has_many_calls && !received.is_heavy() {
                         // Around the entry into the lane: a request that finds no place must leave nothing there.
-                        let done = self.path.budgets.work.run(self.client, applied).await;
+                        let done = self.path.budgets.work.run(self.client, BodyPass::First, applied).await;
                         done.unwrap_or_else(|overloaded| Err(ProxyError::Overloaded(overloaded)))
                     } else {
                         applied.await

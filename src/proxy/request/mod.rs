@@ -52,7 +52,7 @@ use crate::{
     recall::LedgerBudget,
     repair::{Action, Mode, RepairReport},
     server::ClientConnection,
-    server::budget::BudgetClient,
+    server::budget::{BodyPass, BudgetClient},
     splice::Segments,
     upstream::BoxedBody,
 };
@@ -100,12 +100,9 @@ pub(super) async fn prepare_request(
         let mut context = builder.enter_lane(&[], &Outline::default(), log);
         let (payload, read) = read_or_stream(owners, (caller, client), &parts, body).await?;
         let found = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget));
-        let objects = if is_heavy_pass(read.len()) {
-            let found = path.budgets.work.run(client, found).await;
-            found.map_err(ProxyError::Overloaded)?
-        } else {
-            found.await
-        };
+        let pass = BodyPass::First.if_heavy(is_heavy_pass(read.len()));
+        let objects = path.budgets.work.run(client, pass, found).await;
+        let objects = objects.map_err(ProxyError::Overloaded)?;
         context.follow_owner(objects, &parts.method);
         let body = Box::new(PlannedBody::from_payload(payload, context));
         return Ok(build_outgoing(parts, route, body));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     proxy::heavy_body::is_heavy_pass,
-    server::budget::{BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
+    server::budget::{BodyPass, BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
     splice::Segments,
     wire::{Unreadable, json::count_byte},
 };
@@ -107,7 +107,7 @@ impl ReceivedBody {
             self.measure(memory_max);
             Ok(())
         };
-        budgets.work.run(client, decoded).await?
+        budgets.work.run(client, BodyPass::First, decoded).await?
     }
 
     /// Measures what reading the body takes. One that takes more than `memory_max` bytes with its reading is too large.

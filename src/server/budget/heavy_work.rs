@@ -36,6 +36,28 @@ pub struct HeavyWork {
     threads: Option<Handle>,
 }
 
+/// A pass over a body, as far as it decides where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyPass {
+    /// Short: done at once, where it is. A step of every request that is short needs no call at all.
+    Short,
+    /// Heavy, and the first one over its body. It waits for 5 seconds, and fails at once if too many bodies wait.
+    First,
+    /// Heavy, over a body whose bytes are in memory already. However many bodies wait, it waits for its turn.
+    Later {
+        /// End of the wait, and of the exchange.
+        deadline: Instant,
+    },
+}
+
+impl BodyPass {
+    /// Returns the same pass if it is heavy, else [`BodyPass::Short`].
+    #[must_use]
+    pub const fn if_heavy(self, is_heavy: bool) -> Self {
+        if is_heavy { self } else { Self::Short }
+    }
+}
+
 /// The places, and the channels of the bodies that wait for one.
 #[derive(Clone, Debug)]
 struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
@@ -154,43 +176,41 @@ impl HeavyWork {
         Relocatable::new(exchange, self.threads.clone())
     }
 
-    /// Does `work` as soon as there is a place for it. It is part of an exchange in [`HeavyWork::relocatable`].
+    /// Does `work`, a pass over a body of `client`, and returns its result. This is the only way to heavy work.
     ///
-    /// Poll the returned future to its end, or drop the whole exchange: one that is cancelled in between,
-    /// for example by a timeout around it, would leave the exchange on the heavy threads.
+    /// A pass that is heavy waits for a place, and fails if it gets none. It then runs on the heavy threads, and lets
+    /// others take its place while it waits for something else. Inside of other heavy work it has a place already.
     ///
-    /// Fails after 5 seconds without a place, and at once if too many bodies wait. Work inside of other heavy work has a
-    /// place already.
-    pub async fn run<T>(&self, client: BudgetClient, work: impl Future<Output = T>) -> Result<T, Overloaded> {
-        if is_heavy_thread() {
-            return Ok(work.await);
-        }
-        let place = self.take_place(client).await?;
-        Ok(self.run_at(place, work).await)
-    }
-
-    /// Takes a place for a first pass. Fails after 5 seconds without one, and at once if too many bodies wait.
-    pub async fn take_place(&self, client: BudgetClient) -> Result<HeavyPlace, Overloaded> {
-        let place = self
-            .wait_for_place(client, PlaceUse::FirstPass, clock::now() + WAIT_MAX)
-            .await;
-        place.ok_or(Overloaded::Work)
-    }
-
-    /// Does a later pass over a body whose bytes are in memory, as [`HeavyWork::run`] does, but waits until `deadline`.
+    /// The caller must be a part of the exchange in [`HeavyWork::relocatable`]. It polls the returned future to its end, or
+    /// drops the whole exchange: one that is cancelled in between, for example by a timeout around it, would leave the
+    /// exchange on the heavy threads.
     ///
-    /// Returns `None` if there was no place until then. A full queue does not refuse it.
-    pub async fn run_later<T>(
+    /// `work` is held inside of the returned future. Pin a large one outside of it.
+    pub async fn run<T>(
         &self,
         client: BudgetClient,
-        deadline: Instant,
+        pass: BodyPass,
         work: impl Future<Output = T>,
-    ) -> Option<T> {
-        if is_heavy_thread() {
-            return Some(work.await);
+    ) -> Result<T, Overloaded> {
+        if pass == BodyPass::Short || is_heavy_thread() {
+            return Ok(work.await);
         }
-        let place = self.wait_for_place(client, PlaceUse::LaterPass, deadline).await?;
-        Some(self.run_at(place, work).await)
+        // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+        Box::pin(async {
+            let place = self.take_place(client, pass).await?;
+            Ok(self.run_at(place, work).await)
+        })
+        .await
+    }
+
+    /// Takes a place for a pass that is heavy, or waits for one.
+    pub async fn take_place(&self, client: BudgetClient, pass: BodyPass) -> Result<HeavyPlace, Overloaded> {
+        let (place_use, deadline) = match pass {
+            BodyPass::Short | BodyPass::First => (PlaceUse::FirstPass, clock::now() + WAIT_MAX),
+            BodyPass::Later { deadline } => (PlaceUse::LaterPass, deadline),
+        };
+        let place = self.wait_for_place(client, place_use, deadline).await;
+        place.ok_or(Overloaded::Work)
     }
 
     async fn run_at<T>(&self, place: HeavyPlace, work: impl Future<Output = T>) -> T {
@@ -273,6 +293,10 @@ mod tests {
         BudgetClient::Address(IpAddr::from([192, 0, 2, last]))
     }
 
+    fn later(deadline: Instant) -> BodyPass {
+        BodyPass::Later { deadline }
+    }
+
     /// Takes a place that is free.
     async fn held_place(work: &HeavyWork) -> HeavyPlace {
         work.wait_for_place(client(1), PlaceUse::FirstPass, clock::now())
@@ -285,10 +309,13 @@ mod tests {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let began = clock::now();
-        assert_eq!(work.run(client(2), async { 1 }).await, Err(Overloaded::Work));
+        assert_eq!(
+            work.run(client(2), BodyPass::First, async { 1 }).await,
+            Err(Overloaded::Work)
+        );
         assert_eq!(clock::now() - began, Duration::from_secs(5));
         drop(held);
-        assert_eq!(work.run(client(2), async { 2 }).await, Ok(2));
+        assert_eq!(work.run(client(2), BodyPass::First, async { 2 }).await, Ok(2));
     }
 
     /// A body that got its place again, after a long wait for something else, keeps it through a short one.
@@ -296,14 +323,14 @@ mod tests {
     async fn a_place_is_kept_through_short_waits() {
         let work = HeavyWork::with_places(1, None);
         let milliseconds = Duration::from_millis;
-        let waits = work.run(client(1), async {
+        let waits = work.run(client(1), BodyPass::First, async {
             tokio::time::sleep(milliseconds(30)).await;
             tokio::time::sleep(milliseconds(10)).await;
         });
         let other = async {
             tokio::time::sleep(milliseconds(35)).await;
             let began = clock::now();
-            work.run(client(2), async {}).await.unwrap();
+            work.run(client(2), BodyPass::First, async {}).await.unwrap();
             clock::now() - began
         };
         let (done, waited) = tokio::join!(waits, other);
@@ -315,16 +342,19 @@ mod tests {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let mut context = Context::from_waker(Waker::noop());
-        let mut left = Box::pin(work.run(client(2), async {}));
+        let mut left = Box::pin(work.run(client(2), BodyPass::First, async {}));
         assert!(left.as_mut().poll(&mut context).is_pending());
-        let mut waits = Box::pin(work.run(client(3), async { "done" }));
+        let mut waits = Box::pin(work.run(client(3), BodyPass::First, async { "done" }));
         assert!(waits.as_mut().poll(&mut context).is_pending());
         assert_eq!(work.waiting(), 2);
         drop(left);
         assert_eq!(work.waiting(), 1, "it left while no place was free");
         drop(held);
         assert_eq!(waits.await, Ok("done"));
-        assert_eq!(work.run(client(1), async { "free again" }).await, Ok("free again"));
+        assert_eq!(
+            work.run(client(1), BodyPass::First, async { "free again" }).await,
+            Ok("free again")
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,17 +380,19 @@ mod tests {
         let held = held_place(&work).await;
         let order = Mutex::new(Vec::new());
         let note = |name| order.lock().unwrap().push(name);
-        let later_pass = work.run_later(client(2), clock::now() + TOTAL, async { note("later pass") });
+        let later_pass = work.run(client(2), later(clock::now() + TOTAL), async { note("later pass") });
         let other = async {
             tokio::time::sleep(Duration::from_secs(4)).await;
-            work.run(client(3), async { note("other") }).await.unwrap();
+            work.run(client(3), BodyPass::First, async { note("other") })
+                .await
+                .unwrap();
         };
         let free = async {
             tokio::time::sleep(Duration::from_secs(6)).await;
             drop(held);
         };
         let (later_pass, (), ()) = tokio::join!(later_pass, other, free);
-        assert_eq!(later_pass, Some(()));
+        assert_eq!(later_pass, Ok(()));
         assert_eq!(*order.lock().unwrap(), ["later pass", "other"]);
     }
 
@@ -372,17 +404,20 @@ mod tests {
         let mut queue = Vec::new();
         for last in [2, 4] {
             for _ in 0..QUEUE_MAX / 2 {
-                queue.push(Box::pin(work.run(client(last), async {})));
+                queue.push(Box::pin(work.run(client(last), BodyPass::First, async {})));
                 assert!(queue.last_mut().unwrap().as_mut().poll(&mut context).is_pending());
             }
         }
-        assert_eq!(work.run(client(2), async {}).await, Err(Overloaded::Work));
-        let mut later_pass = Box::pin(work.run_later(client(3), clock::now() + TOTAL, async { "done" }));
+        assert_eq!(
+            work.run(client(2), BodyPass::First, async {}).await,
+            Err(Overloaded::Work)
+        );
+        let mut later_pass = Box::pin(work.run(client(3), later(clock::now() + TOTAL), async { "done" }));
         assert!(later_pass.as_mut().poll(&mut context).is_pending());
         assert_eq!(work.waiting(), QUEUE_MAX + 1);
         drop((queue, held));
         assert_eq!(work.waiting(), 0, "it has the place");
-        assert_eq!(later_pass.await, Some("done"));
+        assert_eq!(later_pass.await, Ok("done"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,12 +425,12 @@ mod tests {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let deadline = clock::now() + TOTAL;
-        assert_eq!(work.run_later(client(2), deadline, async {}).await, None);
+        assert_eq!(
+            work.run(client(2), later(deadline), async {}).await,
+            Err(Overloaded::Work)
+        );
         assert_eq!((clock::now(), work.waiting()), (deadline, 0));
         drop(held);
-        assert_eq!(
-            work.run_later(client(2), deadline, async { "free" }).await,
-            Some("free")
-        );
+        assert_eq!(work.run(client(2), later(deadline), async { "free" }).await, Ok("free"));
     }
 }

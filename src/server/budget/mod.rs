@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use body_buffer::BodyBuffer;
 pub use body_memory::{BodyMemory, BodyShare, MemoryUse};
 pub use client::BudgetClient;
-pub use heavy_work::{HeavyPlace, HeavyWork};
+pub use heavy_work::{BodyPass, HeavyPlace, HeavyWork};
 pub use memory_limit::{default_body_memory, least_body_memory, process_limit};
 pub use memory_return::return_freed_memory;
 pub use relocation::{Relocatable, mark_heavy_thread, yield_if_heavy};

@@ -9,7 +9,7 @@ use std::{
 
 use antiphon::{
     clock,
-    server::budget::BudgetClient,
+    server::budget::{BodyPass, BudgetClient},
     server::{Runtimes, Tasks},
 };
 use bytes::Bytes;
@@ -144,7 +144,7 @@ async fn an_exchange_on_a_thread_for_heavy_work_notices_the_end_of_the_drain() {
     let (told, is_told) = oneshot::channel();
     let (closing, work) = (tasks.closing_signal(), heavy.clone());
     let exchange = heavy.relocatable(async move {
-        let waiting = pin!(work.run(BudgetClient::Unknown, async {
+        let waiting = pin!(work.run(BudgetClient::Unknown, BodyPass::First, async {
             started.send(()).unwrap();
             pending::<()>().await;
         }));
@@ -189,7 +189,7 @@ async fn the_drain_waits_for_the_state_of_an_exchange_on_another_thread() {
     );
     let exchange = heavy.relocatable(tasks.exchange_tracker().track_future(async move {
         let _state = state;
-        let waiting = work.run(BudgetClient::Unknown, async {
+        let waiting = work.run(BudgetClient::Unknown, BodyPass::First, async {
             started.send(()).unwrap();
             pending::<()>().await;
         });
@@ -257,8 +257,10 @@ impl Wait {
             Self::HeavyWork => {
                 while world.heavy_work.waiting() == 0 {
                     let work = world.heavy_work.clone();
-                    let until = clock::now() + secs(3600);
-                    spawn(async move { work.run_later(BudgetClient::Unknown, until, pending::<()>()).await });
+                    let pass = BodyPass::Later {
+                        deadline: clock::now() + secs(3600),
+                    };
+                    spawn(async move { work.run(BudgetClient::Unknown, pass, pending::<()>()).await });
                     tokio::task::yield_now().await;
                 }
                 return (world, whole(&unanswered(200)));

@@ -13,7 +13,7 @@ use antiphon::{
     auth::{AwsKeys, Credential, Profile, Secret},
     ledger::Ledger,
     provider::ProviderKind,
-    server::budget::{BodyShare, BudgetClient},
+    server::budget::{BodyPass, BodyShare, BudgetClient},
 };
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
@@ -36,7 +36,10 @@ const UNPAIRED: &str = r#"{"type":"error","error":{"type":"invalid_request_error
 fn hold_place(world: &World, last: u8) -> AbortOnDropHandle<()> {
     let (work, client) = (world.heavy_work.clone(), IpAddr::from([198, 51, 100, last]));
     AbortOnDropHandle::new(spawn(async move {
-        let _place = work.take_place(BudgetClient::Address(client)).await.unwrap();
+        let _place = work
+            .take_place(BudgetClient::Address(client), BodyPass::First)
+            .await
+            .unwrap();
         std::future::pending::<()>().await;
     }))
 }

@@ -9,7 +9,7 @@ use crate::{
     proxy::{
         attempt::{
             Attempts,
-            large_body::{end_resend_plan, resend_passes, take_resend_memory},
+            large_body::{end_resend_plan, resend_pass, take_resend_memory},
         },
         catch_core_panic::catch_core_panic,
         continuity::RequestContinuity,
@@ -36,8 +36,9 @@ pub(in crate::proxy::attempt) async fn take_values_out(
 ) -> Result<(), ProxyError> {
     let path = attempts.path;
     take_resend_memory(attempts, 1).await.map_err(ProxyError::Overloaded)?;
-    let (passes, is_heavy) = resend_passes(attempts, log);
+    let pass = resend_pass(attempts, log);
     let body = &mut attempts.outgoing.body;
+    let client = body.context.budget_client;
     body.continuity.iter_mut().for_each(RequestContinuity::cancel);
     // A fact about these values is proven only by a body that has them.
     attempts
@@ -55,7 +56,8 @@ pub(in crate::proxy::attempt) async fn take_values_out(
     };
     let step = ResendStep::ValuesTakenOut;
     let plan = async { catch_core_panic(|| history.resend_as(unfilled.clone(), context, step)) };
-    let planned = passes.run_pass(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
+    let planned = path.budgets.work.run(client, pass, plan).await;
+    let planned = planned.map_err(|_| ProxyError::Deadline)?;
     // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
     let mut proposal = planned.unwrap_or_else(|| Proposal {
         step,

@@ -163,7 +163,11 @@ async fn propose_next(
         }
         // If it is not free in time, the client gets the refusal.
         large_body::take_resend_memory(attempts, recovery.bodies()).await.ok()?;
-        let (passes, is_heavy) = large_body::resend_passes(attempts, log);
+        let pass = large_body::resend_pass(attempts, log);
+        let (work, client) = (
+            &attempts.path.budgets.work,
+            attempts.outgoing.body.context.budget_client,
+        );
         let plan = async {
             let carried = read_ledger(attempts, recovery.ledger_need(objection)).await;
             let began = clock::now();
@@ -172,7 +176,7 @@ async fn propose_next(
             log.event.overhead += clock::now().duration_since(began);
             planned
         };
-        let planned = passes.run_pass(is_heavy, plan).await.flatten();
+        let planned = work.run(client, pass, plan).await.ok().flatten();
         large_body::end_resend_plan(attempts, matches!(planned, Some(Some(_))));
         // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal. The same
         // if there was no place in time.
