@@ -20,8 +20,8 @@ use crate::{
     provider::{ProviderKind, ServerHash},
     recall::{CarriedValue, FactKey, ValueName, ValueState},
     repair::{
-        Action, ContinuityGap, ContinuityKind, ContinuityRules, Paired, PairingContext, RepairPolicy, RepairReport,
-        continuity_gaps, fill_gaps, last_message_hash, parse,
+        Action, ContinuityGap, ContinuityKind, ContinuityRules, Insertions, LateText, Paired, PairingContext,
+        RepairPolicy, RepairReport, continuity_gaps, last_message_hash, parse,
     },
     telemetry::Telemetry,
     wire::{Wire, is_thinking_off},
@@ -32,16 +32,16 @@ type NamedValue = (ValueName, CarriedValue);
 
 /// Values that a body gets back.
 #[derive(Default)]
-pub(super) struct ContinuityPlan {
+pub(super) struct ReturnedValues {
     /// The gaps that are filled, each with its value.
     fills: Vec<(ContinuityGap, CarriedValue)>,
 }
 
-impl ContinuityPlan {
-    /// Writes the values into `body`, which may contain late results beside the client's messages.
+impl ReturnedValues {
+    /// Writes the values into `body`, and late `texts` to the ends of its messages.
     ///
-    /// `None` if there are none, or the body is not JSON.
-    pub(super) fn apply(&self, paired: &Paired<'_>, body: &Bytes) -> Option<Bytes> {
+    /// `None` if there are no values, or the body is not JSON.
+    pub(super) fn put_into(&self, paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText)]) -> Option<Bytes> {
         if self.fills.is_empty() {
             return None;
         }
@@ -54,7 +54,8 @@ impl ContinuityPlan {
             .iter()
             .map(|(message, kind, text)| (*message, *kind, text.as_str()))
             .collect();
-        catch_core_panic(|| fill_gaps(paired, body, &values).ok())
+        let insertions = Insertions { texts, values: &values };
+        catch_core_panic(|| insertions.put_into(paired, body).ok())
     }
 }
 
@@ -157,23 +158,23 @@ impl RequestContinuity {
         path: &DataPath,
         paired: &Paired<'_>,
         deadline: Instant,
-    ) -> ContinuityPlan {
+    ) -> ReturnedValues {
         let has_rule =
             |kind: ContinuityKind| self.rules.is_documented(&self.owner.model, kind) || self.is_learned(path, kind);
         let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| has_rule(*kind)).collect();
         let Some(organisation) = self.presumed.clone() else {
             // Several accounts could serve the request: the provider's refusal comes from the one that does.
-            return ContinuityPlan::default();
+            return ReturnedValues::default();
         };
         self.organisation = organisation;
         let (scope, store) = (self.owner.scope(&self.organisation), self.owner.recall.continuity());
         // Without a rule only an earlier value could matter, and most callers have none.
         if ruled.is_empty() && !store.has_values() && !store.may_have_pins(scope, deadline).await {
-            return ContinuityPlan::default();
+            return ReturnedValues::default();
         }
         let gaps = self.find_gaps(paired, self.kinds);
         if gaps.is_empty() {
-            return ContinuityPlan::default();
+            return ReturnedValues::default();
         }
         let names: Vec<ValueName> = gaps.iter().map(|gap| (gap.kind, gap.key)).collect();
         let known = store.find_values(scope, &names, deadline).await;
@@ -200,7 +201,7 @@ impl RequestContinuity {
         self.left_out = left_out;
         let fills = self.pin_fills(fills, &sent_before);
         self.note_fills(&fills);
-        ContinuityPlan { fills }
+        ReturnedValues { fills }
     }
 
     /// Returns the values for a refusal that names one kind. Unknown values become the documented neutral one.
@@ -211,7 +212,7 @@ impl RequestContinuity {
         kind: ContinuityKind,
         profile: Option<ProfileId>,
         deadline: Instant,
-    ) -> Option<ContinuityPlan> {
+    ) -> Option<ReturnedValues> {
         if !self.may_pin || self.resent_kinds.contains(&kind) || !self.kinds.contains(&kind) {
             return None;
         }
@@ -256,7 +257,7 @@ impl RequestContinuity {
         let filled: HashSet<ValueName> = fills.iter().map(|(gap, _)| (gap.kind, gap.key)).collect();
         self.left_out.retain(|name| !filled.contains(name));
         self.note_fills(&fills);
-        Some(ContinuityPlan { fills })
+        Some(ReturnedValues { fills })
     }
 
     /// Pins the values of these gaps. Leaves out those for which the table has no room, unless they were sent before.

@@ -1,4 +1,4 @@
-//! Delivery of posted results into a body: those that belong at the end of its messages, and where.
+//! Insertion of posted results into a body: those that belong at the end of its messages, and where.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +18,7 @@ use crate::{
     ledger::{CommitStep, RecordName, Unread},
     recall::AppendedText,
     repair::{
-        Anchor, BodyCall, BodyResult, CallKey, LatePlace, LateText, Paired, PinnedResult, PlaceOptions, append_texts,
+        Anchor, BodyCall, BodyResult, CallKey, Insertions, LatePlace, LateText, Paired, PinnedResult, PlaceOptions,
         late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
@@ -26,17 +26,11 @@ use crate::{
 /// Maximum bytes of late results in one message. More wait for the next message.
 pub(super) const APPENDED_BYTES_MAX: usize = 256 * 1024;
 
-/// Body with late results at the end of messages.
-pub(super) struct WithLateTexts {
-    pub(super) body: Bytes,
-    pub(super) texts: LateTexts,
-}
-
 /// Late results at the end of messages.
 #[derive(Debug, Default)]
 pub(super) struct LateTexts {
-    /// Number of messages with late results.
-    pub(super) count: usize,
+    /// The texts, each with the index that its message has without them.
+    pub(super) placed: Vec<(usize, LateText)>,
     /// Calls whose results they are.
     pub(super) calls: HashSet<RecordName>,
     /// The late text of the message that the request asks about. `None` if it has none.
@@ -69,7 +63,7 @@ pub(super) struct LedgerWait {
 
 /// Late texts with the messages that they belong to.
 #[derive(Debug, Default)]
-struct PlacedTexts {
+pub(super) struct PlacedTexts {
     texts: Vec<(usize, LateText)>,
     /// Calls whose results they are.
     calls: HashSet<RecordName>,
@@ -84,9 +78,12 @@ impl PlacedTexts {
         self.last = (!place.is_answered).then(|| (anchor, Arc::clone(appended)));
     }
 
-    /// Returns the body with the texts. `None` if there are none.
-    fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<WithLateTexts> {
-        let append = |texts: &[(usize, LateText)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
+    /// Returns the body with the texts. `None` if there are none, or the body is not JSON.
+    pub(super) fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<(Bytes, LateTexts)> {
+        let append = |texts: &[(usize, LateText)]| {
+            let insertions = Insertions { texts, values: &[] };
+            catch_core_panic(|| insertions.put_into(paired, plain).ok())
+        };
         let (_, others) = self.texts.split_last()?;
         let body = append(&self.texts)?;
         let last = self.last.and_then(|(anchor, appended)| {
@@ -102,15 +99,15 @@ impl PlacedTexts {
             })
         });
         let texts = LateTexts {
-            count: self.texts.len(),
+            placed: self.texts,
             calls: self.calls,
             last,
         };
-        Some(WithLateTexts { body, texts })
+        Some((body, texts))
     }
 }
 
-/// Delivery of the results of one caller into one body.
+/// Insertion of the results of one caller into one body.
 pub(super) struct LateTextInsertion<'r> {
     pub(super) results: &'r LateResults,
     pub(super) wait: LedgerWait,
@@ -139,16 +136,16 @@ impl LateTextInsertion<'_> {
         posted
     }
 
-    /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
+    /// Finds the late results that a body gets: earlier ones in their places again, new ones at its end if `adds` is set.
     ///
-    /// Returns `None` if there are none. Acknowledges results that a later assistant turn has seen.
-    pub(super) async fn insert_late_texts(
+    /// Empty if there are none. Acknowledges results that a later assistant turn has seen.
+    pub(super) async fn place_late_texts(
         &self,
         plain: &Bytes,
         paired: &Paired<'_>,
         outline: &Outline,
         adds: bool,
-    ) -> Result<Option<WithLateTexts>, Unread> {
+    ) -> Result<PlacedTexts, Unread> {
         let caller = self.results.caller;
         // What a restart would forget is not put in: later requests would not contain the same prefix.
         let in_loops = self.results.late.delivers_in_loops();
@@ -157,25 +154,25 @@ impl LateTextInsertion<'_> {
             adds && ends_with_user && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
         // Most requests end here, without a wait.
         if !may_add && !self.results.recall.may_have_texts(caller) {
-            return Ok(None);
+            return Ok(PlacedTexts::default());
         }
         // Boxed, because it is rare and the future of every exchange would be larger otherwise.
-        Box::pin(self.find_and_insert(plain, paired, may_add, outline.declares_tools)).await
+        Box::pin(self.find_and_place(plain, paired, may_add, outline.declares_tools)).await
     }
 
-    /// Does the work of [`LateTextInsertion::insert_late_texts`]. New results are put in if `may_add` is set.
-    async fn find_and_insert(
+    /// Does the work of [`LateTextInsertion::place_late_texts`]. New results are added if `may_add` is set.
+    async fn find_and_place(
         &self,
         plain: &Bytes,
         paired: &Paired<'_>,
         may_add: bool,
         declares_tools: bool,
-    ) -> Result<Option<WithLateTexts>, Unread> {
+    ) -> Result<PlacedTexts, Unread> {
         let caller = self.results.caller;
         let LedgerWait { deadline, is_patient } = self.wait;
         // An unverified caller has no records.
         if !self.results.late.callers().verify(caller, deadline).await? {
-            return Ok(None);
+            return Ok(PlacedTexts::default());
         }
         let noted = self.results.noted_calls(deadline).await?;
         let lane = self.results.certain_lane();
@@ -185,7 +182,7 @@ impl LateTextInsertion<'_> {
         };
         let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired, options), paired.all_calls())))
         else {
-            return Ok(None);
+            return Ok(PlacedTexts::default());
         };
         // A request without tools is none of the conversation: clients ask for titles and topics under the same session.
         let noted = if declares_tools { &noted[..] } else { &[] };
@@ -217,7 +214,7 @@ impl LateTextInsertion<'_> {
                 texts.add(place, anchor, &stored);
             }
         }
-        Ok(texts.append_to(plain, paired))
+        Ok(texts)
     }
 
     /// Finds the texts that earlier requests have put at these places. Acknowledges those that the model has seen.

@@ -1,4 +1,4 @@
-//! Steps of work on input, counted in builds with debug assertions.
+//! Steps of work on input, and parses of bodies, counted in builds with debug assertions.
 //!
 //! Tests and fuzz targets require that the steps grow no faster than the input. A time would depend on the machine;
 //! steps do not. Every loop over input counts its steps, also the ones inside of iterator calls such as `retain`,
@@ -14,6 +14,8 @@ const BYTES_A_STEP: usize = 64;
 thread_local! {
     /// Steps of this thread so far.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
+    /// Bodies that this thread has parsed so far.
+    static PARSED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Counts `steps` visited elements.
@@ -29,6 +31,21 @@ pub fn count(steps: usize) {
 #[inline]
 pub fn count_bytes(bytes: usize) {
     count(bytes.div_ceil(BYTES_A_STEP));
+}
+
+/// Counts the parse of a body.
+#[inline]
+pub(crate) fn count_parse() {
+    #[cfg(debug_assertions)]
+    PARSED.with(|parsed| parsed.set(parsed.get().saturating_add(1)));
+}
+
+/// Returns the number of bodies that this thread has parsed so far. Without debug assertions it is 0.
+pub fn parses() -> u64 {
+    #[cfg(debug_assertions)]
+    return PARSED.get();
+    #[cfg(not(debug_assertions))]
+    0
 }
 
 /// Returns the steps that `work` takes in this thread, and its result. Without debug assertions there are none.

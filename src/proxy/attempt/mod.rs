@@ -415,6 +415,7 @@ impl Attempts<'_> {
                 let is_limit = class == Class::RateLimit && self.profile.is_some() && has_cooldown;
                 let is_free = !self.route.asks_model || self.outgoing.body.context.owner.is_some();
                 Some(if is_limit && !is_free {
+                    // The limit is a cooldown of the profile now, whose end takes the place of `delay`.
                     NextAttempt::OnceReady
                 } else {
                     NextAttempt::After(delay)

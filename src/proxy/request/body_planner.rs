@@ -18,11 +18,11 @@ use crate::{
     conversation::Outline,
     proxy::{
         catch_core_panic::catch_read,
-        continuity::{ContinuityPlan, RequestContinuity},
+        continuity::{RequestContinuity, ReturnedValues},
         late_results::LateResults,
-        late_text_insertion::{LastText, LateTextInsertion, LedgerWait},
+        late_text_insertion::{LastText, LateTextInsertion, LateTexts, LedgerWait, PlacedTexts},
     },
-    repair::{Paired, RepairReport, parse},
+    repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
     wire::Unreadable,
@@ -58,8 +58,8 @@ impl BodyPlanner<'_> {
         wait: LedgerWait,
     ) -> Result<RepairReport, Unreadable> {
         let deadline = wait.deadline;
-        // Declared first, because the pairing of `read` may borrow them.
-        let (late_body, body);
+        // Declared first, because the pairing of `read` may borrow it.
+        let inserted;
         // Kept in its box, so that the future of the exchange does not store it at every wait.
         let mut read = read;
         let context = &*planned.context;
@@ -68,52 +68,62 @@ impl BodyPlanner<'_> {
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
         if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &read.paired, deadline).await
         {
-            let parsed = catch_read(|| parse(read.plain, reader.wire))?;
+            let parsed = read.paired.into_parsed();
             read.paired = reader.pair_body(caller, learned, parsed)?;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their results.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         read.paired.set_conversation(conversation);
+        let insertion = LateTextInsertion { results, wait };
         if wait.is_patient {
             // Boxed, because it is rare.
-            let delivery = LateTextInsertion { results, wait };
-            read.are_texts_unread = Box::pin(delivery.read_ahead(&read.paired)).await.is_err();
+            read.are_texts_unread = Box::pin(insertion.read_ahead(&read.paired)).await.is_err();
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let ReadBody { continuity, paired, .. } = &mut *read;
         let values = match continuity {
             Some(continuity) => continuity.plan_values(reader.path, paired, deadline).await,
-            None => ContinuityPlan::default(),
+            None => ReturnedValues::default(),
         };
-        let delivery = LateTextInsertion { results, wait };
-        let late = if self.is_strict {
-            Ok(None)
+        let texts = if self.is_strict {
+            Ok(PlacedTexts::default())
         } else {
-            let inserted = delivery.insert_late_texts(read.plain, &read.paired, &read.outline, self.asks_for_turn);
-            inserted.await
+            let placed = insertion.place_late_texts(read.plain, &read.paired, &read.outline, self.asks_for_turn);
+            placed.await
         };
-        let late = late.unwrap_or_else(|_| {
+        let texts = texts.unwrap_or_else(|_| {
             read.are_texts_unread = true;
-            None
+            PlacedTexts::default()
         });
         yield_if_heavy().await;
-        if let Some(late) = late {
-            late_body = self.count_copy(late.body);
-            // The bytes have changed. If they cannot be read again, late texts are left out.
-            if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
-                (read.paired, read.plain, read.texts) = (again, &late_body, late.texts);
+        if let Some(body) = self.insert(&mut read, texts, &values) {
+            inserted = body;
+            yield_if_heavy().await;
+            // The bytes have changed: this is the only further scan. If it fails, nothing is inserted.
+            if let Some(again) = reader.read_inserted(caller, learned, &inserted, conversation) {
+                (read.paired, read.plain) = (again, &inserted);
+            } else {
+                (read.texts, read.unfilled) = (LateTexts::default(), None);
             }
         }
-        yield_if_heavy().await;
-        body = values.apply(&read.paired, read.plain).map(|body| self.count_copy(body));
-        let pair = |body| reader.pair_again(caller, learned, body, conversation);
-        if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, pair(body)?))) {
-            read.unfilled = Some(read.plain.clone());
-            (read.paired, read.plain) = (again, body);
-        } else {
+        if read.unfilled.is_none() {
             read.continuity.iter_mut().for_each(RequestContinuity::cancel);
         }
         self.look_up_and_plan(read, planned, results, deadline).await
+    }
+
+    /// Puts late texts and values into a body, and notes them in `read`. Returns its bytes, or `None` if there is nothing to
+    /// insert.
+    fn insert(&self, read: &mut ReadBody<'_>, texts: PlacedTexts, values: &ReturnedValues) -> Option<Bytes> {
+        let (plain, mut late_body) = (read.plain, None);
+        if let Some((body, texts)) = texts.append_to(plain, &read.paired) {
+            (late_body, read.texts) = (Some(self.count_copy(body)), texts);
+        }
+        let Some(filled) = values.put_into(&read.paired, plain, &read.texts.placed) else {
+            return late_body;
+        };
+        read.unfilled = Some(late_body.unwrap_or_else(|| plain.clone()));
+        Some(self.count_copy(filled))
     }
 
     /// Counts what a repair has added to a body in the memory of request bodies. `None` if it is little.
@@ -164,7 +174,7 @@ impl BodyPlanner<'_> {
         yield_if_heavy().await;
         let mut lookup = self.look_up_calls(&read.paired, results, &read.texts, deadline).await?;
         let mut pins = self.asks_for_turn.then(|| {
-            let outline = if read.texts.count > 0 || read.unfilled.is_some() {
+            let outline = if !read.texts.placed.is_empty() || read.unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
                 read.paired.outline()
             } else {
@@ -197,20 +207,20 @@ impl BodyPlanner<'_> {
             pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
         }
         // Without any edit the client's own bytes are sent, compressed as they were.
-        if !repaired.is_original() || texts.count > 0 || unfilled.is_some() {
+        if !repaired.is_original() || !texts.placed.is_empty() || unfilled.is_some() {
             planned.replace_payload(Payload::InMemory(repaired.clone()));
             planned.is_decoded = self.received.coding != ContentCoding::Identity;
         }
         planned.repair_memory = self.count_repair(plain, &repaired);
-        planned.is_unread = are_texts_unread || !lookup.unread.is_empty();
         planned.pins = pins;
         planned.continuity = continuity;
-        planned.appended = texts.count;
+        planned.appended = texts.placed.len();
         planned.sent_body = Some(Box::new(SentBody {
             plain: plain.clone(),
             unfilled,
             reading_bytes: self.received.reading_bytes,
             ends_with_late: texts.last.is_some(),
+            is_unread: are_texts_unread || !lookup.unread.is_empty(),
             body: repaired,
             lookup,
             wire: self.reader.wire,

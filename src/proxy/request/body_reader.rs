@@ -57,50 +57,79 @@ pub(super) struct ReadBody<'b> {
     pub(super) unfilled: Option<Bytes>,
 }
 
-impl BodyReader<'_> {
-    /// Reads a body like [`read_body`](Self::read_body), in the shape in which the provider has accepted its conversation.
-    pub(super) async fn read_with_shapes<'b>(
-        &self,
-        caller: Caller,
-        plain: &'b Bytes,
-        ledger_budget: &mut LedgerBudget,
-    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
-        let (user, read) = self.read_body(caller, plain, true)?;
-        match load_shapes(self.path, user, &read.forbidden_shapes, ledger_budget).await {
-            ShapeLookup::Known => Ok((user, read)),
-            ShapeLookup::News => self.read_body(caller, plain, true),
-            ShapeLookup::Unread => {
-                // An edit could change an accepted prefix. Without one the provider refuses the body at worst.
-                let (user, mut read) = self.read_body(caller, plain, false)?;
-                read.is_shape_unread = true;
-                Ok((user, read))
-            }
-        }
-    }
+/// A parsed body, with facts about it besides pairing.
+type Scan<'b> = (Parsed<'b>, Outline);
 
-    /// Reads a body. `follows_rules` is `false` if no learned rule about a disputed shape holds.
-    ///
-    /// Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    fn read_body<'b>(
-        &self,
-        caller: Caller,
-        plain: &'b Bytes,
-        follows_rules: bool,
-    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
-        // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
-        let (parsed, outline) = catch_read(|| {
+/// A scan that was made before the body is read: for the user that it names. Boxed, because it is rare.
+pub(super) type EarlyScan<'b> = Result<Box<Scan<'b>>, Unreadable>;
+
+impl BodyReader<'_> {
+    /// Scans a body. This is the only scan of the client's bytes: every pairing of them is made from it.
+    fn scan<'b>(&self, plain: &'b Bytes) -> Result<Scan<'b>, Unreadable> {
+        // One scan serves both: the outline names the user, and the user decides what is known for the pairing.
+        catch_read(|| {
             let parsed = parse(plain, self.wire)?;
             let outline = parsed.outline();
             Ok((parsed, outline))
-        })?;
+        })
+    }
+
+    /// Returns the caller whose facts a body needs before it is read. Notes the scan in `early` if that takes one.
+    pub(super) fn user_of<'b>(&self, caller: Caller, plain: &'b Bytes, early: &mut Option<EarlyScan<'b>>) -> Caller {
+        if !self.path.settings.principals.trust_body_user {
+            return caller;
+        }
+        let scan = early.get_or_insert_with(|| self.scan(plain).map(Box::new));
+        let narrowed = |scan: &Scan<'_>| self.narrowed_caller(caller, plain, &scan.1);
+        scan.as_deref().map_or(caller, narrowed)
+    }
+
+    /// Reads a body, in the shape in which the provider has accepted its conversation. `early` is a scan of it, if there is
+    /// one.
+    ///
+    /// Re-scopes the caller to the user that the body names if `trust_body_user` is set.
+    pub(super) async fn read_body<'b>(
+        &self,
+        caller: Caller,
+        plain: &'b Bytes,
+        early: Option<EarlyScan<'b>>,
+        ledger_budget: &mut LedgerBudget,
+    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
+        let scan = early.map_or_else(|| self.scan(plain), |early| early.map(|scan| *scan))?;
+        let (user, read) = self.pair_scan(caller, plain, scan, true)?;
+        let looked_up = load_shapes(self.path, user, &read.forbidden_shapes, ledger_budget).await;
+        if looked_up == ShapeLookup::Known {
+            return Ok((user, read));
+        }
+        // If it is unread, an edit could change an accepted prefix. Without one the provider refuses the body at worst.
+        let follows_rules = looked_up == ShapeLookup::News;
+        let scan = (read.paired.into_parsed(), read.outline);
+        let (user, mut read) = self.pair_scan(caller, plain, scan, follows_rules)?;
+        read.is_shape_unread = !follows_rules;
+        Ok((user, read))
+    }
+
+    /// Returns the caller, narrowed to the user that the body names if bodies are trusted with that.
+    fn narrowed_caller(&self, caller: Caller, plain: &[u8], outline: &Outline) -> Caller {
         let user = if self.path.settings.principals.trust_body_user {
-            body_user(plain, &outline)
+            body_user(plain, outline)
         } else {
             None
         };
-        let caller = user.map_or(caller, |user| {
+        user.map_or(caller, |user| {
             caller.with_user(&self.path.principal_key, user.as_bytes())
-        });
+        })
+    }
+
+    /// Pairs a body. `follows_rules` is `false` if no learned rule about a disputed shape holds.
+    fn pair_scan<'b>(
+        &self,
+        caller: Caller,
+        plain: &'b Bytes,
+        (parsed, outline): Scan<'b>,
+        follows_rules: bool,
+    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
+        let caller = self.narrowed_caller(caller, plain, &outline);
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
         let model = model.as_deref();
@@ -162,8 +191,8 @@ impl BodyReader<'_> {
         })
     }
 
-    /// Parses and pairs a body that the proxy has changed. `None` if that fails.
-    pub(super) fn pair_again<'b>(
+    /// Scans and pairs the body into which the proxy has inserted something. `None` if that fails.
+    pub(super) fn read_inserted<'b>(
         &self,
         caller: Caller,
         learned: LearnedRules,

@@ -111,21 +111,26 @@ impl BodyRepair<'_> {
         &self,
         caller: Caller,
         mut ledger_budget: LedgerBudget,
-        mut received: ReceivedBody,
+        received: ReceivedBody,
         log: &mut ExchangeLog,
     ) -> Result<Box<PlannedBody>, ProxyError> {
-        // Without any fact of anybody the body need not be parsed for its user.
-        let plain = received.plain.as_ref().ok();
+        let (reader, plain) = (self.reader(), received.plain.as_ref().ok());
+        let mut early = None;
+        // Without any fact of anybody the body need not be scanned for its user yet.
         if let Some(plain) = plain.filter(|_| self.path.recall.may_have_facts()) {
-            let user = self.dead_ids.narrowed_caller(caller, plain);
+            let user = reader.user_of(caller, plain, &mut early);
             load_facts(self.path, user, &mut ledger_budget).await;
         }
-        let dead_ids = &self.dead_ids;
-        let dead = dead_ids.remove_from(caller, &mut received, &mut ledger_budget).await;
-        let received = &received;
+        let user = || plain.map_or(caller, |plain| reader.user_of(caller, plain, &mut early));
+        let dead = self.dead_ids.find_dead(user, plain, &mut ledger_budget).await;
+        let edited = dead.as_ref().and_then(|dead| dead.edit_body(&received)).map(Box::new);
+        let (received, early) = match edited.as_deref() {
+            Some(edited) => (edited, None),
+            None => (&received, early),
+        };
         let mut is_heavy = received.plain.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
         let planned = match &received.plain {
-            Ok(plain) => match self.reader().read_with_shapes(caller, plain, &mut ledger_budget).await {
+            Ok(plain) => match reader.read_body(caller, plain, early, &mut ledger_budget).await {
                 Ok((body_caller, read)) => {
                     yield_if_heavy().await;
                     if body_caller != caller {
@@ -315,7 +320,7 @@ impl BodyRepair<'_> {
             .await;
         let Ok(report) = report else { return Ok(None) };
         // Without the ledger it is not known whether the body is complete.
-        if planned.is_unread && self.path.settings.on_outage != OnOutage::Degrade {
+        if planned.is_unread() && self.path.settings.on_outage != OnOutage::Degrade {
             return Err(ProxyError::LedgerAway);
         }
         if !planned.is_completed_by_posted_results(&report) {
@@ -357,7 +362,7 @@ impl BodyRepair<'_> {
         {
             Ok(report) => {
                 let refuses = self.path.settings.on_outage == OnOutage::Refuse;
-                let is_unread = planned.is_unread || is_shape_unread;
+                let is_unread = planned.is_unread() || is_shape_unread;
                 if refuses && is_unread && ledger_budget.is_patient() {
                     return Err(ProxyError::LedgerAway);
                 }

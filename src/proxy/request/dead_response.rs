@@ -9,7 +9,6 @@ use crate::{
     conversation::Finding,
     ledger::Unread,
     proxy::{
-        catch_core_panic::catch_core_panic,
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
@@ -19,8 +18,7 @@ use crate::{
         response_chain::{ChainRequest, WithoutDeadId},
     },
     recall::LedgerBudget,
-    repair::{Mode, OnForeignThinking, parse},
-    session::body_user,
+    repair::{Mode, OnForeignThinking},
     wire::Wire,
 };
 
@@ -43,26 +41,21 @@ pub(super) struct DeadResponse {
 }
 
 impl DeadIdRemoval<'_> {
-    /// Removes a dead id from a body, in repair mode: from the bytes to send and those to read.
-    pub(super) async fn remove_from(
+    /// Finds a dead id in a body, and what is sent without it. `caller` returns the caller that its facts belong to.
+    pub(super) async fn find_dead(
         &self,
-        caller: Caller,
-        received: &mut ReceivedBody,
+        caller: impl FnOnce() -> Caller,
+        plain: Option<&Bytes>,
         ledger_budget: &mut LedgerBudget,
     ) -> Option<DeadResponse> {
-        let plain = received.plain.as_ref().ok()?;
+        let plain = plain?;
         let dead_id = self.find_dead_id(caller, plain)?;
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-        let dead = Box::pin(self.remove_id(dead_id, plain, ledger_budget)).await?;
-        if dead.mode == Mode::Repair {
-            let edited = dead.removed.body.clone();
-            (received.raw, received.plain) = (edited.clone(), Ok(edited));
-        }
-        Some(dead)
+        Box::pin(self.remove_id(dead_id, plain, ledger_budget)).await
     }
 
     /// Returns the id that a body continues from, with its caller. `None` if no provider has refused it.
-    fn find_dead_id(&self, caller: Caller, plain: &Bytes) -> Option<(Caller, String)> {
+    fn find_dead_id(&self, caller: impl FnOnce() -> Caller, plain: &Bytes) -> Option<(Caller, String)> {
         let path = self.path;
         // In most processes no id was ever refused, so most bodies are not searched.
         let is_possible = path.facts.knows_dead_responses()
@@ -71,7 +64,7 @@ impl DeadIdRemoval<'_> {
         if !is_possible {
             return None;
         }
-        let caller = self.narrowed_caller(caller, plain);
+        let caller = caller();
         let request = self.chain_request(caller, plain, None);
         let server = self.route.server;
         let scope = FactScope { server, caller };
@@ -144,21 +137,22 @@ impl DeadIdRemoval<'_> {
             removed_id,
         }
     }
-
-    /// Returns the caller, narrowed to the user that the body names if bodies are trusted with that.
-    pub(super) fn narrowed_caller(&self, caller: Caller, plain: &Bytes) -> Caller {
-        if !self.path.settings.principals.trust_body_user {
-            return caller;
-        }
-        let parsed = catch_core_panic(|| Some(parse(plain, self.wire).ok()?.outline()));
-        let user = parsed.and_then(|outline| body_user(plain, &outline));
-        user.map_or(caller, |user| {
-            caller.with_user(&self.path.principal_key, user.as_bytes())
-        })
-    }
 }
 
 impl DeadResponse {
+    /// Returns the body without the dead id, to be read and sent in place of `received`. `None` if the mode forbids edits.
+    pub(super) fn edit_body(&self, received: &ReceivedBody) -> Option<ReceivedBody> {
+        let edited = &self.removed.body;
+        (self.mode == Mode::Repair).then(|| ReceivedBody {
+            raw: edited.clone(),
+            plain: Ok(edited.clone()),
+            coding: received.coding,
+            reading_bytes: received.reading_bytes,
+            // The bytes that came hold it.
+            reading: None,
+        })
+    }
+
     /// Adds the finding to the report of a body that is not edited, and rejects the request in strict mode.
     fn report_finding(&self, wire: Wire, log: &mut ExchangeLog) -> Result<(), ProxyError> {
         // Of a body that was rejected already, this finding is one more reason.

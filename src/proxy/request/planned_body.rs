@@ -24,8 +24,6 @@ pub(in crate::proxy) struct PlannedBody {
     pub(in crate::proxy) is_heavy: bool,
     /// `true` if a compressed body is sent decompressed.
     pub(in crate::proxy) is_decoded: bool,
-    /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
-    pub(in crate::proxy) is_unread: bool,
     /// Ids that were replaced: (new, old).
     pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
     /// Data for a resend. `None` if the provider's first answer is final.
@@ -58,7 +56,6 @@ impl PlannedBody {
             is_heavy: payload.is_heavy(),
             payload,
             is_decoded: false,
-            is_unread: false,
             renamed_ids: Vec::new(),
             sent_body: None,
             repair_memory: None,
@@ -92,6 +89,11 @@ impl PlannedBody {
     pub(super) fn replace_payload(&mut self, payload: Payload) {
         self.is_heavy = payload.is_heavy();
         self.payload = payload;
+    }
+
+    /// Returns `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
+    pub(super) fn is_unread(&self) -> bool {
+        self.sent_body.as_deref().is_some_and(|sent| sent.is_unread)
     }
 
     /// Returns `true` if every finding of its report is mended by a result that a tool service has posted, in the place of
@@ -144,6 +146,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) reading_bytes: usize,
     /// `true` if the last message that may contain late results has some.
     pub(in crate::proxy) ends_with_late: bool,
+    /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
+    pub(super) is_unread: bool,
     /// Bytes that were sent last. Those of a trial count once the provider has accepted them.
     pub(in crate::proxy) body: Segments,
     /// Results that were known for the calls of the first send.

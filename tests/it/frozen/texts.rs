@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use antiphon::{
     conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     repair::{
-        KnownResults, LateCall, LateText, Paired, PairingContext, PinnedResult, PlaceOptions, Placeholder, RealResult,
-        RefusalReading, RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
+        Insertions, KnownResults, LateCall, LateText, Paired, PairingContext, PinnedResult, PlaceOptions, Placeholder,
+        RealResult, RefusalReading, RepairPolicy, Tier, late_places, late_text, parse, plan,
     },
     wire::{Refusal, RefusalKind, Wire},
 };
@@ -158,7 +158,11 @@ fn late(facts: &mut String) {
         let body = Bytes::from_static(body.as_bytes());
         let paired = paired(wire(name), &body);
         let place = late_places(&paired, PlaceOptions::default()).pop().unwrap();
-        let done = append_texts(&paired, &body, &[(place.message, LateText::from_text(late.clone()))]).unwrap();
+        let insertions = Insertions {
+            texts: &[(place.message, LateText::from_text(late.clone()))],
+            values: &[],
+        };
+        let done = insertions.put_into(&paired, &body).unwrap();
         line(facts, &format!("appended {name}"), &text(&done));
     }
 }

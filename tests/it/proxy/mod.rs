@@ -53,6 +53,7 @@ pub(crate) mod repeated_calls;
 pub(crate) mod retries;
 mod retry_words;
 pub(crate) mod routes;
+mod scans;
 pub(crate) mod sessions;
 pub(crate) mod shared_limits;
 pub(crate) mod smuggling;

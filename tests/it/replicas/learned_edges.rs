@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
-use antiphon::{ledger::Ledger as _, provider::ProviderKind, wire::Format};
+use antiphon::{ledger::Ledger as _, provider::ProviderKind, wire::Format, work};
 use serde_json::{Value, json};
 
 use super::{
@@ -48,10 +48,13 @@ async fn two_requests_at_once_keep_an_accepted_shape_after_a_restart() {
         world.until(world.now() + secs(2)).await;
         replicas.ledger(0).slow_down(Duration::from_millis(20));
         let older = (dispute.body)(OLDER, &goes_on()).to_string();
+        let scans = work::parses();
         let (one, two) = tokio::join!(
             world.ask(wire(dispute.path, &older)),
             world.ask(wire(dispute.path, &older))
         );
+        // What the ledger tells changes the pairing alone.
+        assert_eq!(work::parses() - scans, 2, "{}", dispute.name);
         for answer in [one, two] {
             if answer.header("x-antiphon-repair") != Some("none") {
                 wrong.push((dispute.name, answer.header("x-antiphon-repair").map(str::to_owned)));
@@ -76,7 +79,9 @@ async fn two_requests_at_once_leave_out_refused_thinking_after_a_restart() {
     world.until(world.now() + secs(2)).await;
     replicas.ledger(0).slow_down(Duration::from_millis(20));
     let body = foreign_thinking::body(&messages);
+    let scans = work::parses();
     let (one, two) = tokio::join!(world.ask(wire(path, &body)), world.ask(wire(path, &body)));
+    assert_eq!(work::parses() - scans, 2, "one a request");
     let sends = [&one, &two].map(|answer| answer.header("x-antiphon-attempts").unwrap_or("-").to_owned());
     assert_eq!(sends, ["1", "1"]);
 }

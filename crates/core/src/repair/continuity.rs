@@ -5,20 +5,18 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
-
 use super::{CallIdentity, CallKey, IdSpelling, Paired, canonical::message_hash, id_letters, input_hash, is_strong};
 use crate::{
     conversation::{
         Call, CallDetails, Conversation, Finding, FindingKind, Message, Part, PartKind, Role, current_turn,
         rules::MergedRoles,
     },
-    splice::{Edit, EditList},
+    splice::Edit,
     wire::{
         Format,
         HistoryShape::{Chat, Contents, Items, Messages},
-        Unreadable, anthropic, gemini,
-        json::{Json, validate},
+        anthropic, gemini,
+        json::Json,
         openai_chat,
     },
     work,
@@ -192,15 +190,11 @@ pub(super) fn has_reasoning_content(paired: &Paired<'_>) -> bool {
     })
 }
 
-/// Puts values into the gaps of these messages. Values whose gap is not found are left out.
-pub fn fill_gaps(
-    paired: &Paired<'_>,
-    body: &Bytes,
-    values: &[(usize, ContinuityKind, &str)],
-) -> Result<Bytes, Unreadable> {
-    let conversation = paired.only_conversation().ok_or(Unreadable::Shape)?;
-    // The scan does not validate what it skips, and a broken body is never edited.
-    validate(body)?;
+/// Returns the edits that put values into the gaps of these messages. Values whose gap is not found are left out.
+pub(super) fn value_edits(paired: &Paired<'_>, values: &[(usize, ContinuityKind, &str)]) -> Vec<Edit> {
+    let Some(conversation) = paired.only_conversation() else {
+        return Vec::new();
+    };
     let json = Json::new(conversation.body);
     let mut edits: Vec<Edit> = Vec::new();
     for (message, kind, value) in values {
@@ -221,8 +215,7 @@ pub fn fill_gaps(
             ) => None,
         });
     }
-    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
-    Ok(list.apply(body).to_vec().into())
+    edits
 }
 
 /// The search for gaps in one history.

@@ -6,7 +6,6 @@
 
 use std::{collections::HashMap, fmt};
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
@@ -19,10 +18,10 @@ use super::{
 };
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
-    splice::{Edit, EditList, Piece, Span},
+    splice::{Edit, Piece, Span},
     wire::{
-        Format, Unreadable,
-        json::{self, Json, JsonKind, replace_lone_surrogates, validate},
+        Format,
+        json::{self, Json, JsonKind, replace_lone_surrogates},
         media_label, user_media,
     },
     work,
@@ -99,13 +98,11 @@ pub fn late_places(paired: &Paired<'_>, options: PlaceOptions) -> Vec<LatePlace>
     conversation.map_or_else(Vec::new, |conversation| find_places(conversation, options))
 }
 
-/// Appends texts to messages, each after the user's own text. Other messages stay as they are.
+/// Returns the edits that append texts to messages, each after the user's own text. Other messages stay as they are.
 ///
-/// `texts` contains indices of messages. `body` is the handle of the bytes that were parsed.
-pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText)]) -> Result<Bytes, Unreadable> {
-    // The scan skips bytes that may be no JSON, and an edit must never be spliced into such a body.
-    validate(body)?;
-    let json = Json::new(body);
+/// `texts` contains indices of messages.
+pub(super) fn text_edits(paired: &Paired<'_>, texts: &[(usize, LateText)]) -> Vec<Edit> {
+    let json = Json::new(paired.body);
     let is_apart = paired.wire.pairing_rules().words == WordsPlace::ApartFromResults;
     let message = |(index, text): &(usize, LateText)| {
         let conversation = paired.only_conversation()?;
@@ -118,9 +115,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText
         }
         insert_text(json, paired.wire.format, message, text)
     };
-    let edits = texts.iter().filter_map(message).flatten().collect();
-    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
-    Ok(Bytes::from(list.apply(body).to_vec()))
+    texts.iter().filter_map(message).flatten().collect()
 }
 
 /// Returns the places of a history, in document order.

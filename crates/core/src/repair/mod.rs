@@ -29,6 +29,7 @@ mod fields;
 mod foreign_thinking;
 mod history_plan;
 mod id_strength;
+mod insertions;
 mod known_results;
 mod late_texts;
 mod layout;
@@ -61,18 +62,19 @@ pub use broken_calls::{BROKEN_CALLS_MAX, BrokenCall};
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
-pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
+pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use earlier_runs::mark_earlier_run;
 pub use evidence::{Details, Evidence, RepairRule};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use id_strength::{has_makers_form, is_strong};
+pub use insertions::Insertions;
 pub use known_results::{
     Assignment, KnownResults, PinnedResult, RealResult, RemoteCalls, RemoteReferences, RemoteResults,
 };
 pub use late_texts::{
-    Anchor, LatePlace, LateText, PlaceOptions, append_texts, contains_result, late_media, late_places, late_text,
-    readable_text, text_contains,
+    Anchor, LatePlace, LateText, PlaceOptions, contains_result, late_media, late_places, late_text, readable_text,
+    text_contains,
 };
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use long_results::shorten_result;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     conversation::{
-        CallRowId, Conversation, Finding, Outline, PartKind, Role, findings,
+        CallRowId, Conversation, Finding, Outline, PartId, PartKind, Role, findings,
         pairing::{Pairing, first_speaker, has_text_beside_calls, pair_history},
         rules::{PairingRules, WordsPlace},
     },
@@ -27,6 +27,7 @@ use crate::{
 ///
 /// A body without findings need not be JSON in bytes that the scan skips: see [`Wire::read`].
 pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
+    work::count_parse();
     let conversation = wire.read(body)?;
     let mut parsed = Parsed {
         body,
@@ -222,6 +223,8 @@ pub(super) struct PairedHistory<'b> {
     /// Calls that need a result, in document order.
     pub(super) open: Vec<BodyCall>,
     pub(super) remote: RemoteCalls,
+    /// Thinking that is marked as foreign because the provider has refused it before.
+    refused_thinking: Vec<PartId>,
     pub(super) constraints: Option<RefusalConstraints<'b>>,
     /// Breaches of the rules, in document order, by their place in this history.
     pub(super) findings: Vec<Finding>,
@@ -253,7 +256,8 @@ impl<'b> PairedHistory<'b> {
             constraints.reclassify_parts(&mut conversation);
         }
         // Before the pairing, whose judgements depend on the thinking that stays.
-        thinking_marks::mark_foreign(&mut conversation, wire, context.policy, context.refused_thinking);
+        let refused_thinking =
+            thinking_marks::mark_foreign(&mut conversation, wire, context.policy, context.refused_thinking);
         remote_calls::mark_answered_results(&mut conversation, &remote);
         let mut pairing = pair_history(&conversation, rules);
         if let Some(constraints) = constraints {
@@ -270,12 +274,24 @@ impl<'b> PairedHistory<'b> {
             pairing,
             open,
             remote,
+            refused_thinking,
             constraints,
             findings,
             json,
             path,
             offset,
             conversation_name: None,
+        }
+    }
+
+    /// Takes the pairing back.
+    fn into_parsed(mut self) -> ParsedHistory<'b> {
+        thinking_marks::unmark_foreign(&mut self.conversation, &self.refused_thinking);
+        remote_calls::unmark_answered_results(&mut self.conversation);
+        ParsedHistory {
+            conversation: self.conversation,
+            path: self.path,
+            offset: self.offset,
         }
     }
 
@@ -327,6 +343,18 @@ fn describe_rows(
 }
 
 impl<'b> Paired<'b> {
+    /// Returns the body as it was parsed, to pair it by other rules. Marks that a refusal's constraints have made stay.
+    #[must_use]
+    pub fn into_parsed(self) -> Parsed<'b> {
+        Parsed {
+            body: self.body,
+            wire: self.wire,
+            histories: self.histories.into_iter().map(PairedHistory::into_parsed).collect(),
+            is_batch: self.is_batch,
+            unread: self.unread,
+        }
+    }
+
     /// Returns the only history, or `None` for a batch.
     pub(super) fn only_conversation(&self) -> Option<&Conversation<'b>> {
         self.only_history().map(|history| &history.conversation)

@@ -39,6 +39,21 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
     }
 }
 
+/// Takes back the marks of [`mark_answered_results`].
+pub(super) fn unmark_answered_results(conversation: &mut Conversation<'_>) {
+    if !conversation.may_have_remote_calls {
+        return;
+    }
+    for part in &mut conversation.parts {
+        work::count(1);
+        if let PartKind::Result(result) = &mut part.kind
+            && result.owner == ResultOwner::AnsweredCall
+        {
+            result.owner = ResultOwner::Unknown;
+        }
+    }
+}
+
 /// Returns those of the ids that belong to no call and no result of the body.
 pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
     let parts = PartId::all(0..conversation.parts.len());

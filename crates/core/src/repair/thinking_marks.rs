@@ -58,16 +58,16 @@ pub(super) fn thinking_hash(conversation: &Conversation<'_>, format: Format, par
 
 /// Marks the foreign thinking of a history: what is a finding, and what is removed.
 ///
-/// `refused` is the thinking that the provider has refused.
+/// `refused` is the thinking that the provider has refused. Returns the blocks that are marked for that alone.
 pub(super) fn mark_foreign(
     conversation: &mut Conversation<'_>,
     wire: Wire,
     policy: &RepairPolicy,
     refused: &[ThinkingHash],
-) {
+) -> Vec<PartId> {
     let mut found = std::mem::take(&mut conversation.foreign_thinking);
     if policy.foreign_thinking == OnForeignThinking::Ignore {
-        return;
+        return Vec::new();
     }
     // The provider ignores blocks before a compaction, and refuses thinking of the user for another reason.
     let is_judged = |part: &PartId| {
@@ -78,8 +78,9 @@ pub(super) fn mark_foreign(
     found.retain(|part| verifies_signatures(wire) && is_judged(part));
     // Healthy bodies pay for nothing further.
     if found.is_empty() && refused.is_empty() {
-        return;
+        return Vec::new();
     }
+    let mut of_refusals = Vec::new();
     let begin = current_turn(conversation);
     if policy.foreign_thinking == OnForeignThinking::Remove && policy.least_safe <= Applicability::Lossy {
         // The provider requires the thinking of an open tool loop, so foreign thinking stays there.
@@ -89,13 +90,24 @@ pub(super) fn mark_foreign(
             let is_refused = |part: &PartId| {
                 thinking_hash(conversation, wire.format, *part).is_some_and(|hash| refused.contains(&hash))
             };
-            found.extend(thinking_parts(conversation).filter(is_past).filter(is_refused));
+            let is_news = |part: &PartId| found.binary_search(part).is_err();
+            let more = thinking_parts(conversation).filter(is_past).filter(is_refused);
+            of_refusals.extend(more.filter(is_news));
+            found.extend(&of_refusals);
             found.sort_unstable();
-            found.dedup();
         }
         conversation.removed_thinking = found.iter().copied().filter(is_past).collect();
     }
     conversation.foreign_thinking = found;
+    of_refusals
+}
+
+/// Takes back the marks of [`mark_foreign`], which has returned `of_refusals`.
+pub(super) fn unmark_foreign(conversation: &mut Conversation<'_>, of_refusals: &[PartId]) {
+    conversation.removed_thinking.clear();
+    work::count(conversation.foreign_thinking.len());
+    let is_readers = |part: &PartId| of_refusals.binary_search(part).is_err();
+    conversation.foreign_thinking.retain(is_readers);
 }
 
 /// Returns the role of the message that contains a part.

@@ -1,7 +1,7 @@
 //! Gaps in a body: where they are found, and how a value is written there. And what a watcher notes of an answer.
 
 use antiphon_core::{
-    repair::{ContinuityKind, PairingContext, RepairPolicy, continuity_gaps, fill_gaps, parse},
+    repair::{ContinuityKind, Insertions, PairingContext, RepairPolicy, continuity_gaps, parse},
     wire::{
         Format, Wire,
         watch::{CARRIED_BYTES_MAX, Framing, Watcher},
@@ -16,7 +16,11 @@ fn filled(wire: &str, body: &str) -> (usize, String) {
     let paired = parse(&body, wire).unwrap().pair(PairingContext::new(&policy));
     let gaps = continuity_gaps(&paired, &ContinuityKind::ALL, None);
     let values: Vec<_> = gaps.iter().map(|gap| (gap.message, gap.kind, "V\"")).collect();
-    let filled = fill_gaps(&paired, &body, &values).unwrap();
+    let insertions = Insertions {
+        texts: &[],
+        values: &values,
+    };
+    let filled = insertions.put_into(&paired, &body).unwrap();
     let text = String::from_utf8(filled.to_vec()).unwrap();
     serde_json::from_str::<serde_json::Value>(&text).unwrap();
     // A filled body has no gap.

@@ -2,8 +2,8 @@
 
 use antiphon_core::{
     repair::{
-        LateCall, LatePlace, LateText, PairingContext, PlaceOptions, RepairPolicy, append_texts, late_places,
-        late_text, parse, repair,
+        Insertions, LateCall, LatePlace, LateText, PairingContext, PlaceOptions, RepairPolicy, late_places, late_text,
+        parse, repair,
     },
     wire::Wire,
 };
@@ -84,7 +84,11 @@ fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Bytes {
     let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
     let late = |(message, text): &(usize, String)| (*message, LateText::from_text(text.clone()));
     let texts: Vec<(usize, LateText)> = texts.iter().map(late).collect();
-    append_texts(&paired, body, &texts).unwrap()
+    let insertions = Insertions {
+        texts: &texts,
+        values: &[],
+    };
+    insertions.put_into(&paired, body).unwrap()
 }
 
 #[test]

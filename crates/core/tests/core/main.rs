@@ -36,6 +36,7 @@ mod refusal_texts;
 mod repair_evidence;
 mod repair_policy;
 mod repair_properties;
+mod scanned_once;
 mod scanner;
 mod server_rule_cases;
 mod server_rule_properties;

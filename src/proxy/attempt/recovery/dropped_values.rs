@@ -1,12 +1,17 @@
 //! Recovery from a refusal because of a missing value, which the provider's answer carried and the client has dropped.
 
+use bytes::Bytes;
+
 use super::{
     objection::{LedgerNeed, Objection, Recovery},
     proposal::{Proposal, ResendStep},
     refused_exchange::RefusedExchange,
 };
 use crate::{
-    proxy::catch_core_panic::catch_core_panic, recall::LearnedFact, repair::ContinuityKind, wire::RefusalKind,
+    proxy::catch_core_panic::catch_core_panic,
+    recall::LearnedFact,
+    repair::{ContinuityKind, Paired},
+    wire::RefusalKind,
 };
 
 /// The recovery that puts dropped values back.
@@ -22,14 +27,14 @@ impl Recovery for DroppedValues {
     }
 
     fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
-        let plan = exchange.carried.take()?;
+        let values = exchange.carried.take()?;
         let context = exchange.context();
         let history = &mut *exchange.history;
         history.base.note_unfilled();
         let step = ResendStep::ValuesFilled;
         // A panic of the core cancels them too.
-        let filled =
-            catch_core_panic(|| history.resend_changed(context, step, |paired, body| plan.apply(paired, body)));
+        let fill = |paired: &Paired<'_>, body: &Bytes| values.put_into(paired, body, &[]);
+        let filled = catch_core_panic(|| history.resend_changed(context, step, fill));
         let continuity = exchange.body.continuity.as_mut()?;
         let Some(mut proposal) = filled else {
             // What was filled is not sent, so it must be neither reported nor pinned.

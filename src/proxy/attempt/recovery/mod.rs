@@ -32,7 +32,7 @@ use crate::{
     ledger::Unread,
     policy::retry::SENDS_MAX,
     proxy::{
-        catch_core_panic::catch_core_panic, continuity::ContinuityPlan, error::ProxyError, exchange_log::ExchangeLog,
+        catch_core_panic::catch_core_panic, continuity::ReturnedValues, error::ProxyError, exchange_log::ExchangeLog,
         response::ProviderAnswer,
     },
     repair::CallKey,
@@ -190,7 +190,7 @@ async fn propose_next(
 /// Returns the exchange as recoveries see it. `None` if the provider's first answer is final.
 fn refused_exchange<'s>(
     attempts: &'s mut Attempts<'_>,
-    carried: Option<ContinuityPlan>,
+    carried: Option<ReturnedValues>,
 ) -> Option<RefusedExchange<'s>> {
     Some(RefusedExchange {
         path: attempts.path,
@@ -203,7 +203,7 @@ fn refused_exchange<'s>(
 }
 
 /// Reads what a recovery needs into memory, where its plan finds it. Returns the values that it wants back.
-async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<ContinuityPlan> {
+async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<ReturnedValues> {
     let (path, profile) = (attempts.path, attempts.profile);
     let history = attempts.history.as_deref()?;
     let body = &mut attempts.outgoing.body;

@@ -2,7 +2,7 @@
 
 use super::{base::RecoveryContext, sent_history::SentHistory};
 use crate::proxy::{
-    continuity::ContinuityPlan, data_path::DataPath, exchange_route::ExchangeRoute, request::PlannedBody,
+    continuity::ReturnedValues, data_path::DataPath, exchange_route::ExchangeRoute, request::PlannedBody,
 };
 
 /// An exchange whose request was refused, as a recovery sees it.
@@ -14,7 +14,7 @@ pub(super) struct RefusedExchange<'s> {
     pub(super) history: &'s mut SentHistory,
     pub(super) body: &'s mut PlannedBody,
     /// Values that the provider wants back, once they were looked up.
-    pub(super) carried: Option<ContinuityPlan>,
+    pub(super) carried: Option<ReturnedValues>,
 }
 
 impl<'s> RefusedExchange<'s> {

@@ -6,7 +6,7 @@ use crate::{
     proxy::late_text_insertion::APPENDED_BYTES_MAX,
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
-        Anchor, CallKey, LateCall, LateText, Paired, PlaceOptions, Placeholder, append_texts, late_media, late_places,
+        Anchor, CallKey, Insertions, LateCall, LateText, Paired, PlaceOptions, Placeholder, late_media, late_places,
         late_text,
     },
     wire::Format,
@@ -62,7 +62,11 @@ pub(super) fn append_at_end(
     if appended.late.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
-    let body = append_texts(paired, plain, &[(place.message, appended.late.clone())]).ok()?;
+    let insertions = Insertions {
+        texts: &[(place.message, appended.late.clone())],
+        values: &[],
+    };
+    let body = insertions.put_into(paired, plain).ok()?;
     Some(AppendedAtEnd {
         body,
         anchor: place.anchor,
