@@ -268,9 +268,26 @@ def chains(files):
 
 
 CACHE = re.compile(r"DigestCache::(?:<[^>]*>::)?(?:new|with_byte_limit)\(")
-QUEUE = re.compile(r"\b(?:worker_queue|mpsc::channel|mpsc::unbounded_channel)(?:::<[^>]*>)?\(")
+QUEUE = re.compile(r"\b(?:mpsc::channel|mpsc::unbounded_channel)(?:::<[^>]*>)?\(")
+# A call that commits what no request waits for.
+WRITER = re.compile(r"\bcommit_each\(")
 # The sources of what is remembered between requests.
-REMEMBERING = ("recall/", "late/", "keys/profiles/shared_cooldowns/", "proxy/fact_memory.rs", "ledger/", "table/")
+REMEMBERING = ("recall/", "late/", "keys/profiles/shared_cooldowns/", "proxy/fact_memory.rs", "ledger/", "table/", "writer/")
+# The homes of memory in front of the ledger, and of writes in the background.
+HOMES = ("table/", "writer/")
+# The reason of each cache and queue outside of them.
+KEPT = {
+    "late/compactions.rs": "a write adds to what the record has, and replaces nothing",
+    "late/posted_results.rs": "a caller's results are loaded as a whole, and a send waits for their commit",
+    "late/store_inner.rs": "marks of this process, which have no record",
+    "ledger/postgres/mod.rs": "the engine's own commits",
+    "ledger/sqlite/mod.rs": "the engine's own commits",
+    "proxy/fact_memory.rs": "what a caller's facts mean together; the facts are a table",
+    "recall/appended_texts.rs": "a caller's texts are loaded as a whole, and a send waits for their commit",
+    "recall/object_owners.rs": "ids that were just looked up in vain, for a shared ledger that is asked twice",
+    "recall/pinned_results/mod.rs": "the journal decides before a write, and the head of an answer waits for it",
+    "recall/response_chains.rs": "callers that continue from responses, and chains that wait for a read of their parent",
+}
 
 
 def remembering(files, pattern):
@@ -332,7 +349,10 @@ def main():
 
     alike, chained = twins(files), chains(files)
     caches, queues = remembering(files, CACHE), remembering(files, QUEUE)
-    tabled = [place for place in caches if place.startswith("table/")]
+    at_home = [place for place in caches + queues if place.startswith(HOMES)]
+    unexplained = [place for place in caches + queues if place not in at_home and place.split(":")[0] not in KEPT]
+    engines = ("ledger/", "telemetry/measured_ledger.rs")
+    writers = {file.path for file in files if not file.path.startswith(engines) for line in file.code() if WRITER.search(line)}
 
     def share(part, whole):
         return 100 * len(part) / max(1, len(whole))
@@ -351,8 +371,9 @@ def main():
     print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
     print(f"inherent impl blocks in another file         {len(foreign)}")
     print(f"functions that only pass on                  {len(passing)} ({sum(lines for *_, lines in passing)} lines)")
-    print(f"caches of what is remembered                 {len(caches)}, {len(tabled)} of them the tables'")
-    print(f"queues of what is remembered                 {len(queues)}")
+    print(f"caches, queues of what is remembered         {len(caches)}, {len(queues)} ({len(at_home)} in table and writer)")
+    print(f"of the others, those without a reason        {len(unexplained)}")
+    print(f"background writers                           {len(writers)}")
     print(f"twin enums                                   {len(alike)}")
     print(f"names with more than 2 definitions in a chain {len(chained)}")
     print(f"files                                        {len(files)} ({len(small)} of up to {SMALL} code lines)")
@@ -368,9 +389,9 @@ def main():
         for file, at, text in asked:
             print(f"doc {file.path}:{at} {text}")
         for place in caches:
-            print(f"cache {place}")
+            print(f"cache {place} {KEPT.get(place.split(':')[0], '')}")
         for place in queues:
-            print(f"queue {place}")
+            print(f"queue {place} {KEPT.get(place.split(':')[0], '')}")
         for places in alike:
             print(f"twins {', '.join(places)}")
         for name, count in sorted(chained.items()):

@@ -59,6 +59,11 @@ impl Install {
             .await
     }
 
+    /// As [`Self::start_with`], with the binary at this path, which may be of another version.
+    pub async fn start_other(&self, binary: &Path, variables: &[(&str, &str)]) -> Process {
+        self.start_by(Command::new(binary), variables).await
+    }
+
     /// As [`Self::start`], with these soft and hard limits of open files.
     pub async fn start_with_files(&self, soft: u64, hard: u64) -> Process {
         let mut command = Command::new("sh");

@@ -1,6 +1,6 @@
 //! Real processes over one database.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use antiphon::auth::TokenHash;
 use http_body_util::{BodyExt, Full};
@@ -47,19 +47,23 @@ impl Fleet {
             url: url.to_owned(),
             replicas: Vec::new(),
         };
-        for _ in 0..count {
-            let replica = fleet.start_one().await;
+        for at in 0..count {
+            let replica = fleet.start_one(at).await;
             fleet.replicas.push(replica);
         }
         fleet
     }
 
-    async fn start_one(&self) -> Process {
+    /// Starts a replica. `OTHER_BINARY=` has the path of a binary of another version, which every second replica runs.
+    async fn start_one(&self, at: usize) -> Process {
         let variables = [
             ("ANTIPHON_LEDGER_STORE", "postgres"),
             ("ANTIPHON_LEDGER_URL", &*self.url),
         ];
-        self.install.start_with(&variables).await
+        match std::env::var_os("OTHER_BINARY").filter(|_| at % 2 == 1) {
+            Some(other) => self.install.start_other(Path::new(&other), &variables).await,
+            None => self.install.start_with(&variables).await,
+        }
     }
 
     /// Kills a replica without any preparation, and starts another after that.
@@ -70,7 +74,7 @@ impl Fleet {
 
     /// Starts a replica in the place of one that was killed.
     pub(super) async fn restart(&mut self, at: usize) {
-        self.replicas[at] = self.start_one().await;
+        self.replicas[at] = self.start_one(at).await;
     }
 
     /// Sends a message to the model through a replica. `None` if there was no answer.

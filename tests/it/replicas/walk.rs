@@ -1,7 +1,8 @@
 //! Random walk with real replicas, a balancer that chooses at random, and a database: replicas and the database are
 //! killed, replicas are paused, connections are severed. The promises to clients and tool services hold.
 //!
-//! `STEPS=` sets the number of steps, `SEED=<n>` plays another walk, `SEED=random` a new one.
+//! `STEPS=` sets the number of steps, `SEED=<n>` plays another walk, `SEED=random` a new one. With `OTHER_BINARY=` every
+//! second replica is of another version: both must read what the other has written.
 
 use std::{process::Command, sync::Arc, time::Duration};
 
