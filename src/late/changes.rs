@@ -1,7 +1,9 @@
 //! Changes of the state of a recorded call: answered by its client, delivered, withheld or acknowledged.
 
+use std::sync::Arc;
+
 use super::{
-    LateError, LateStore,
+    LateError, LateStore, LateStoreInner,
     calls::CallQuery,
     events::Notices,
     matching,
@@ -36,6 +38,8 @@ struct MarkCall {
 }
 
 impl LateUpdate for MarkCall {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::of_name(self.name)]
     }
@@ -51,7 +55,8 @@ impl LateUpdate for MarkCall {
         self.mark != CallMark::Withheld
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         match self.mark {
             CallMark::Delivered => mark_delivered(late, self.principal, self.name).await?,
             CallMark::Acknowledged => drop(acknowledge_call(late, self.principal, self.name).await?),
@@ -72,6 +77,8 @@ struct MarkAnswered {
 }
 
 impl LateUpdate for MarkAnswered {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         let names = self.names.iter().copied().map(Subject::of_name);
         names.chain([call_subject(&self.call.id)]).collect()
@@ -90,7 +97,8 @@ impl LateUpdate for MarkAnswered {
         true
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         mark_answered(late, self).await.map(|()| false)
     }
 }

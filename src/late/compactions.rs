@@ -1,26 +1,31 @@
 //! Calls that a compaction has removed from the history of their lane. Their results still belong to the conversation.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    LateError, LateStore,
+    LateError,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
-    update::LateUpdate,
+    update::{LateUpdate, queue_update},
 };
 use crate::{
     auth::{Caller, Principal},
     digest_cache::{DigestCache, EntryChange, Lifetime},
-    ledger::{ChangeStamp, CommitStep, RecordKey, RecordKind, Unread, read_by, update_records},
+    ledger::{
+        ChangeStamp, CommitStep, Ledger, LedgerChanges, RecordKey, RecordKind, RecordOwners, Unread, read_by,
+        update_records,
+    },
     session::LaneId,
-    writer::{QueuedUpdate, Subject},
+    table::{TableParts, VerifiedCallers},
+    telemetry::Telemetry,
+    writer::{QueuedUpdate, Subject, Writer},
 };
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NotedCalls {
+struct NotedCalls {
     calls: Arc<[NotedCall]>,
     /// The state of the ledger that these include.
     read_at: Option<ChangeStamp>,
@@ -31,25 +36,58 @@ const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a lane counts in addition to its calls.
 const LANE_BYTES: usize = 256;
 
-/// Creates the cache of noted calls.
-pub(super) fn new_cache() -> DigestCache<(Principal, LaneId), NotedCalls> {
-    let weigh = |noted: &NotedCalls| noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
-    DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh)
+/// The calls that compactions have removed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Compactions(Arc<CompactionsState>);
+
+/// The state of the compactions.
+#[derive(Debug)]
+pub(super) struct CompactionsState {
+    ledger: Arc<dyn Ledger>,
+    /// The changes of other processes, by which the memory knows that it is out of date.
+    changes: LedgerChanges,
+    writer: Writer,
+    telemetry: Telemetry,
+    callers: VerifiedCallers,
+    /// The callers with noted calls.
+    owners: RecordOwners,
+    /// The time for which a record of a call is stored.
+    record_ttl: Duration,
+    /// `true` if any service may answer a call.
+    is_used: bool,
+    noted: DigestCache<(Principal, LaneId), NotedCalls>,
 }
 
-/// Access to the calls that compactions have removed.
-#[derive(Clone, Copy, Debug)]
-pub struct Compactions<'l>(pub(super) &'l LateStore);
+impl Compactions {
+    /// Creates the memory over the ledger of `parts`. `owners` has the callers with noted calls.
+    pub(super) fn new(
+        parts: &TableParts,
+        (callers, owners): (VerifiedCallers, RecordOwners),
+        telemetry: Telemetry,
+        (record_ttl, is_used): (Duration, bool),
+    ) -> Self {
+        let weigh = |noted: &NotedCalls| noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
+        Self(Arc::new(CompactionsState {
+            changes: parts.ledger().changes(),
+            ledger: Arc::clone(parts.ledger()),
+            writer: parts.writer().clone(),
+            telemetry,
+            callers,
+            owners,
+            record_ttl,
+            is_used,
+            noted: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh),
+        }))
+    }
 
-impl Compactions<'_> {
     /// Notes the calls of a history that its client compacts, or lets the provider compact. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
     /// Returns their write, or `None` if they were noted before.
-    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedUpdate> {
+    pub fn note_calls(&self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedUpdate> {
         // Clients with one key may choose the same session names.
-        let is_known = !caller.is_shared() && self.0.0.callers.is_verified_in_memory(caller);
-        if !self.0.is_used() || calls.is_empty() || !is_known {
+        let is_known = !caller.is_shared() && self.0.callers.is_verified_in_memory(caller);
+        if !self.0.is_used || calls.is_empty() || !is_known {
             return None;
         }
         let (principal, mut is_changed) = (caller.principal(), false);
@@ -62,30 +100,29 @@ impl Compactions<'_> {
         if !is_changed {
             return None;
         }
-        self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
-        self.0.queue_update(StoreCompacted {
+        self.0.owners.note(RecordKind::CompactedCalls, principal);
+        let update = StoreCompacted {
             principal,
             lane,
             calls: calls.into(),
-        })
+        };
+        queue_update(&self.0.writer, &self.0.telemetry, &self.0, update)
     }
 
     /// Returns the lane's calls that a compaction may have removed.
-    pub async fn find_calls(self, caller: Caller, lane: LaneId, by: Instant) -> Result<Arc<[NotedCall]>, Unread> {
+    pub async fn find_calls(&self, caller: Caller, lane: LaneId, by: Instant) -> Result<Arc<[NotedCall]>, Unread> {
         let principal = caller.principal();
         if caller.is_shared() {
             return Ok(Arc::default());
         }
-        let known = self.0.0.compacted.get(&(principal, lane)).unwrap_or_default();
+        let known = self.0.noted.get(&(principal, lane)).unwrap_or_default();
         // Before the read, so that a change during it is not taken for one that was read.
-        let stamp = self.0.0.changes.stamp(principal);
-        if stamp.is_some() && known.read_at == stamp
-            || !self.0.0.record_owners.may_have(RecordKind::CompactedCalls, principal)
-        {
+        let stamp = self.0.changes.stamp(principal);
+        if stamp.is_some() && known.read_at == stamp || !self.0.owners.may_have(RecordKind::CompactedCalls, principal) {
             return Ok(known.calls);
         }
-        let read = read_by(&*self.0.0.ledger, vec![lane_key(principal, lane)], by).await;
-        let records = self.0.count_unread(read)?;
+        let read = read_by(&*self.0.ledger, vec![lane_key(principal, lane)], by).await;
+        let records = read.inspect_err(|_| self.0.telemetry.record_late_event("unread"))?;
         let stored = records.iter().flatten().map(|record| decode_calls(&record.value));
         let stored: Vec<NotedCall> = stored.flatten().flatten().collect();
         self.change(principal, lane, |known| {
@@ -95,11 +132,11 @@ impl Compactions<'_> {
                 read_at: stamp,
             })
         });
-        Ok(self.0.0.compacted.get(&(principal, lane)).unwrap_or_default().calls)
+        Ok(self.0.noted.get(&(principal, lane)).unwrap_or_default().calls)
     }
 
-    fn change(self, principal: Principal, lane: LaneId, change: impl FnOnce(NotedCalls) -> Option<NotedCalls>) {
-        self.0.0.compacted.change(&(principal, lane), |known| {
+    fn change(&self, principal: Principal, lane: LaneId, change: impl FnOnce(NotedCalls) -> Option<NotedCalls>) {
+        self.0.noted.change(&(principal, lane), |known| {
             change(known.unwrap_or_default()).map_or(EntryChange::Keep, EntryChange::Put)
         });
     }
@@ -113,6 +150,8 @@ struct StoreCompacted {
 }
 
 impl LateUpdate for StoreCompacted {
+    type Feature = CompactionsState;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::of_name(*self.lane.as_bytes())]
     }
@@ -129,13 +168,13 @@ impl LateUpdate for StoreCompacted {
         false
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, compactions: Arc<CompactionsState>) -> Result<bool, LateError> {
         let key = lane_key(self.principal, self.lane);
-        update_records(&*late.0.ledger, [key], |[standing], now| {
+        update_records(&*compactions.ledger, [key], |[standing], now| {
             let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
             let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), &self.calls));
             // As long as any of their results may wait.
-            let expires_at = longest_retention(now, late.0.settings.ttl);
+            let expires_at = longest_retention(now, compactions.record_ttl);
             let expires_at = standing
                 .as_ref()
                 .map_or(expires_at, |record| record.expires_at.max(expires_at));
@@ -145,9 +184,9 @@ impl LateUpdate for StoreCompacted {
         .await
     }
 
-    fn note_lost(&self, late: &LateStore) {
+    fn note_lost(&self, compactions: &CompactionsState) {
         // The next compaction must note its calls.
-        late.0.compacted.remove(&(self.principal, self.lane));
+        compactions.noted.remove(&(self.principal, self.lane));
     }
 }
 

@@ -83,27 +83,27 @@ impl Dispatcher {
     pub async fn next_message(&self) -> Option<PreparedMessage> {
         loop {
             let late = LateStore(self.0.upgrade()?);
-            if late.0.outbox.wants_reload()
+            if late.0.outbox.due().wants_reload()
                 && let Err(error) = load(&late).await
             {
                 tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
-                late.0.outbox.reload_after(LEDGER_PAUSE);
+                late.0.outbox.due().reload_after(LEDGER_PAUSE);
             }
             let next_silence = cancels::note_silence(&late);
-            if let Some(due) = late.0.outbox.take_due() {
+            if let Some(due) = late.0.outbox.due().take_due() {
                 if let Some(prepared) = prepare_due(&late, due).await {
                     return Some(prepared);
                 }
                 continue;
             }
-            let outbox = Arc::clone(&late.0.outbox);
+            let outbox = late.0.outbox.clone();
             // Dropped while waiting: the sender must not keep the store alive.
             drop(late);
-            let first = [outbox.first_due(), next_silence].into_iter().flatten().min();
+            let first = [outbox.due().first_due(), next_silence].into_iter().flatten().min();
             let until = first.unwrap_or_else(far).min(far());
             tokio::select! {
                 () = sleep_until(until) => {}
-                () = outbox.changed() => {}
+                () = outbox.due().changed() => {}
             }
         }
     }
@@ -111,7 +111,7 @@ impl Dispatcher {
     /// Notes that the try of a message begins: it is not overdue any more.
     pub fn note_try(&self, message: &PreparedMessage) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
-            late.0.outbox.forget_untried(&message.key);
+            late.0.outbox.due().forget_untried(&message.key);
         }
     }
 
@@ -123,7 +123,7 @@ impl Dispatcher {
             .0
             .upgrade()
             .zip(since)
-            .map_or(0, |(late, since)| late.outbox.overdue(since));
+            .map_or(0, |(late, since)| late.outbox.due().overdue(since));
         u64::try_from(overdue).unwrap_or(u64::MAX)
     }
 
@@ -134,16 +134,16 @@ impl Dispatcher {
         };
         if let Err(error) = finish(&late, message, outcome).await {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
-            late.0.outbox.schedule(message.key, LEDGER_PAUSE);
+            late.0.outbox.due().schedule(message.key, LEDGER_PAUSE);
         }
-        late.0.outbox.free_place(&message.key);
+        late.0.outbox.due().free_place(&message.key);
     }
 
     /// Sends a message later, which does not count as a try.
     pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
-            late.0.outbox.schedule(message.key, pause);
-            late.0.outbox.free_place(&message.key);
+            late.0.outbox.due().schedule(message.key, pause);
+            late.0.outbox.due().free_place(&message.key);
         }
     }
 
@@ -181,10 +181,10 @@ async fn load_all(late: &LateStore) -> Result<(), LateError> {
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
     if !late.0.ledger.is_exclusive() {
-        late.0.outbox.look_after(LOOK_PAUSE);
+        late.0.outbox.due().look_after(LOOK_PAUSE);
     }
-    for (key, message) in outbox::waiting_messages(late).await? {
-        if late.0.outbox.contains(&key) {
+    for (key, message) in late.0.outbox.waiting_messages().await? {
+        if late.0.outbox.due().contains(&key) {
             continue;
         }
         let wait = outbox::time_until(message.due_at, now);
@@ -192,14 +192,14 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
         let wait = cancels::watch_again(late, &key, &message)
             .await?
             .map_or(wait, |grace| wait.max(grace));
-        late.0.outbox.schedule(key, wait);
+        late.0.outbox.due().schedule(key, wait);
     }
     Ok(())
 }
 
 /// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
 async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessage> {
-    let outbox = &late.0.outbox;
+    let outbox = late.0.outbox.due();
     let mut has_place = due.has_place;
     let prepared = match read_due(late, due, &mut has_place).await {
         Ok(Some((record, message))) => prepare(late, record, message).await,
@@ -229,7 +229,7 @@ async fn read_due(
     due: DueMessage,
     has_place: &mut bool,
 ) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
-    let (outbox, now) = (&late.0.outbox, clock::unix_time());
+    let (outbox, now) = (late.0.outbox.due(), clock::unix_time());
     let Some((record, message)) = read_message(late, due.key, now).await? else {
         return Ok(None);
     };
@@ -325,6 +325,7 @@ async fn claim_message(
     if message.due_at > now {
         late.0
             .outbox
+            .due()
             .schedule(record.key, outbox::time_until(message.due_at, now));
         return Ok(None);
     }
@@ -334,7 +335,7 @@ async fn claim_message(
     };
     let step = outbox::replace_step(&record, &claimed);
     if late.0.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
-        late.0.outbox.schedule(record.key, SEND_LEASE);
+        late.0.outbox.due().schedule(record.key, SEND_LEASE);
         return Ok(None);
     }
     let record = Record {
@@ -407,7 +408,10 @@ async fn prepare_event(
             };
             let steps = vec![outbox::replace_step(record, &later)];
             late.0.ledger.commit(steps, now).await?;
-            late.0.outbox.schedule(record.key, outbox::time_until(due_at, now));
+            late.0
+                .outbox
+                .due()
+                .schedule(record.key, outbox::time_until(due_at, now));
             Ok(None)
         }
         JudgedEvent::Untrue => {
@@ -467,7 +471,7 @@ async fn note_failure(
     let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
     if is_done {
         late.0.telemetry.record_late_event("send_failed");
-        late.0.outbox.schedule(record.key, pause);
+        late.0.outbox.due().schedule(record.key, pause);
     }
     Ok(is_done)
 }

@@ -82,7 +82,7 @@ impl<'l> Messages<'l> {
             let steps = vec![outbox::replace_step(&record, &again)];
             let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
             Ok(is_done.then(|| {
-                self.0.0.outbox.schedule(record.key, std::time::Duration::ZERO);
+                self.0.0.outbox.due().schedule(record.key, std::time::Duration::ZERO);
                 true
             }))
         })

@@ -37,6 +37,7 @@ mod posted_results;
 mod posting;
 mod queries;
 mod read_result;
+mod readers;
 mod record_bytes;
 mod record_names;
 mod record_summary;
@@ -98,9 +99,11 @@ use crate::{
     session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
+    writer::QueuedUpdate,
 };
 use matching::Service;
 use store_inner::LateStoreInner;
+use update::LateUpdate;
 
 /// Longest time that a request about a call waits for what is queued about it.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -167,8 +170,8 @@ impl LateStore {
     }
 
     /// Returns access to the calls that compactions have removed from their histories.
-    pub const fn compactions(&self) -> Compactions<'_> {
-        Compactions(self)
+    pub fn compactions(&self) -> &Compactions {
+        &self.0.compactions
     }
 
     /// Returns the callers that a provider has answered with success.
@@ -295,5 +298,11 @@ impl LateStore {
         let missed = Notify::new();
         let news = other_replicas::follow_replicas(store.clone(), &missed);
         tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
+    }
+
+    /// Queues an update of the store, if it is used. Does not wait.
+    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) -> Option<QueuedUpdate> {
+        let queue = || update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
+        self.is_used().then(queue)?
     }
 }

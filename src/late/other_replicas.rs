@@ -45,8 +45,8 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>, missed: &Notify
                 RecordKind::Outgoing => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
                     // Looked at soon, for the case that the other replica dies. It belongs to that one until its time.
-                    if !late.0.outbox.contains(&key) {
-                        late.0.outbox.schedule(key, MESSAGE_PAUSE);
+                    if !late.0.outbox.due().contains(&key) {
+                        late.0.outbox.due().schedule(key, MESSAGE_PAUSE);
                     }
                 }
                 _ => {}

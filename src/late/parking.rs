@@ -127,6 +127,8 @@ pub(super) async fn note_change(late: &LateStore, key: RecordKey) -> Result<(), 
 struct SettleParked(Index);
 
 impl LateUpdate for SettleParked {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![index_subject(self.0)]
     }
@@ -139,7 +141,8 @@ impl LateUpdate for SettleParked {
         false
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         settle_parked(late, self.0).await.map(|()| false)
     }
 }

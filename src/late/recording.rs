@@ -1,7 +1,9 @@
 //! Calls on their way to the ledger: those that a service may answer, each once.
 
+use std::sync::Arc;
+
 use super::{
-    LateError, LateStore,
+    LateError, LateStore, LateStoreInner,
     calls::ObservedCall,
     event_kind::{EventKind, EventSubject},
     events::Notices,
@@ -34,6 +36,8 @@ struct NewCall {
 struct RecordCalls(Vec<NewCall>);
 
 impl LateUpdate for RecordCalls {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         let subjects = |new: &NewCall| [call_subject(&new.call.id), Subject::of_name(new.key.name)];
         self.0.iter().flat_map(subjects).collect()
@@ -53,14 +57,15 @@ impl LateUpdate for RecordCalls {
         false
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         record_calls(late, &self.0).await
     }
 
-    fn note_lost(&self, late: &LateStore) {
+    fn note_lost(&self, late: &LateStoreInner) {
         // The next request that shows these calls must record them.
         for new in &self.0 {
-            late.0.recorded.remove(&new.observed);
+            late.recorded.remove(&new.observed);
         }
     }
 }

@@ -5,22 +5,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    awaited_calls::AwaitedTable,
-    cancels::WatchedLanes,
-    compactions::{self, NotedCalls},
-    feed::FeedSender,
-    match_queue::MatchQueue,
-    matching::Service,
-    outbox::DueQueue,
-    posted_results::PostedResults,
-    settings::LateSettings,
-    webhook::Webhook,
+    awaited_calls::AwaitedTable, cancels::WatchedLanes, compactions::Compactions, feed::FeedSender,
+    match_queue::MatchQueue, matching::Service, outbox::Outbox, posted_results::PostedResults, readers::Readers,
+    settings::LateSettings, webhook::Webhook,
 };
 use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
     digest_cache::{DigestCache, DigestKey, Lifetime},
     ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
-    session::LaneId,
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
     writer::Writer,
@@ -59,12 +51,11 @@ pub(super) struct LateStoreInner {
     pub(super) feed: FeedSender,
     /// The end of each caller's cooldown after a failed read of its posted results.
     pub(super) load_cooldowns: DigestCache<Principal, Instant>,
-    /// The last reads of callers that are stored, or on their way to the ledger.
-    pub(super) readers: DigestCache<Principal, Moment>,
+    pub(super) readers: Readers,
     /// Calls whose posted results were put into a request while the ledger failed, with the digests of the results.
     pub(super) in_requests: DigestCache<RecordKey, [u8; 32]>,
     /// Calls that compactions may have removed from the history of their lane.
-    pub(super) compacted: DigestCache<(Principal, LaneId), NotedCalls>,
+    pub(super) compactions: Compactions,
     /// Parked results of known owners.
     pub(super) awaited: AwaitedTable,
     /// Parked results whose matches settle at a known time.
@@ -76,7 +67,7 @@ pub(super) struct LateStoreInner {
     /// Lanes whose calls can be cancelled.
     pub(super) watched_lanes: WatchedLanes,
     /// Messages that are to be sent.
-    pub(super) outbox: Arc<DueQueue>,
+    pub(super) outbox: Outbox,
     pub(super) writer: Writer,
 }
 
@@ -93,8 +84,14 @@ impl LateStoreInner {
         let principals = PrincipalKey::from_ledger_secret(&secret);
         let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
         let has_carry_over = settings.tools.values().any(|tool| tool.carries_over);
+        let record_owners = RecordOwners::new(OWNED_KINDS, ledger.changes());
+        let compacted = (callers.clone(), record_owners.clone());
+        let of_calls = (settings.ttl, !settings.services.is_empty());
         Self {
+            compactions: Compactions::new(parts, compacted, telemetry.clone(), of_calls),
+            readers: Readers::new(parts, telemetry.clone()),
             callers,
+            outbox: Outbox::new(parts, telemetry.clone()),
             telemetry,
             services: settings.resolve_services(&principals),
             webhooks: settings.resolve_webhooks(&principals),
@@ -105,19 +102,16 @@ impl LateStoreInner {
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),
-            record_owners: RecordOwners::new(OWNED_KINDS, ledger.changes()),
+            record_owners,
             changes: ledger.changes(),
             feed: FeedSender::default(),
             load_cooldowns: bounded_cache(),
-            readers: bounded_cache(),
             in_requests: bounded_cache(),
-            compacted: compactions::new_cache(),
             awaited: AwaitedTable::default(),
             match_queue: Arc::default(),
             has_cancels,
             has_carry_over,
             watched_lanes: WatchedLanes::default(),
-            outbox: Arc::default(),
             writer: parts.writer().clone(),
             ledger,
         }

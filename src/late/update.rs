@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
-use super::{LateError, LateStore, LateStoreInner, record_names::call_index};
+use super::{LateError, record_names::call_index};
 use crate::{
     ledger::{Contended, Index, RecordKind},
-    writer::{QueuedUpdate, Subject, Update, UpdateError, UpdateSize, Work, WriteLane},
+    telemetry::Telemetry,
+    writer::{QueuedUpdate, Subject, Update, UpdateError, UpdateSize, Work, WriteLane, Writer},
 };
 
 /// Bytes that an update counts in addition to its texts.
@@ -13,6 +14,9 @@ const UPDATE_BYTES: usize = 512;
 
 /// A change of late results that no request waits for. It reads before it commits.
 pub(super) trait LateUpdate: Send + Sync + 'static {
+    /// The state of the feature that makes it.
+    type Feature: Send + Sync + 'static;
+
     /// Returns the call, the call id, the lane or the message that it is about.
     fn subjects(&self) -> Vec<Subject>;
 
@@ -28,20 +32,21 @@ pub(super) trait LateUpdate: Send + Sync + 'static {
     fn is_repeated(&self) -> bool;
 
     /// Makes the change once. Returns `true` if it surely wrote to the store: many find that nothing is to be written.
-    fn apply(&self, late: &LateStore) -> impl Future<Output = Result<bool, LateError>> + Send;
+    fn apply(&self, feature: Arc<Self::Feature>) -> impl Future<Output = Result<bool, LateError>> + Send;
 
     /// Notes that it is lost.
-    fn note_lost(&self, _late: &LateStore) {}
+    fn note_lost(&self, _feature: &Self::Feature) {}
 }
 
 /// An update that waits for the background writer.
-struct QueuedLateUpdate<U> {
-    // Weak, so that the queue closes when the last handle of the store is dropped.
-    late: Weak<LateStoreInner>,
+struct QueuedLateUpdate<U: LateUpdate> {
+    // Weak, so that the queue closes when the last handle of the feature is dropped.
+    feature: Weak<U::Feature>,
+    telemetry: Telemetry,
     update: U,
 }
 
-impl<U> std::fmt::Debug for QueuedLateUpdate<U> {
+impl<U: LateUpdate> std::fmt::Debug for QueuedLateUpdate<U> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // It may contain the client's answer, which never reaches a log.
         f.write_str("QueuedLateUpdate")
@@ -73,16 +78,16 @@ impl<U: LateUpdate> Update for QueuedLateUpdate<U> {
     }
 
     fn begin(self: Arc<Self>) -> Work {
-        match self.late.upgrade() {
-            Some(late) => Work::Change(Box::pin(async move { Ok(self.update.apply(&LateStore(late)).await?) })),
+        match self.feature.upgrade() {
+            Some(feature) => Work::Change(Box::pin(async move { Ok(self.update.apply(feature).await?) })),
             None => Work::Nothing,
         }
     }
 
     fn note_lost(&self) {
-        if let Some(late) = self.late.upgrade().map(LateStore) {
-            late.0.telemetry.record_late_event("lost");
-            self.update.note_lost(&late);
+        self.telemetry.record_late_event("lost");
+        if let Some(feature) = self.feature.upgrade() {
+            self.update.note_lost(&feature);
         }
     }
 }
@@ -97,13 +102,18 @@ impl From<LateError> for UpdateError {
     }
 }
 
-impl LateStore {
-    /// Queues an update for the background writer. A full queue loses it, or others that matter less.
-    pub(super) fn queue_update(&self, update: impl LateUpdate) -> Option<QueuedUpdate> {
-        let late = Arc::downgrade(&self.0);
-        let is_used = self.is_used();
-        is_used.then(|| self.0.writer.queue_awaited(QueuedLateUpdate { late, update }))?
-    }
+/// Queues an update of a feature. A full queue loses it, or others that matter less: `telemetry` counts that.
+pub(super) fn queue_update<U: LateUpdate>(
+    writer: &Writer,
+    telemetry: &Telemetry,
+    feature: &Arc<U::Feature>,
+    update: U,
+) -> Option<QueuedUpdate> {
+    writer.queue_awaited(QueuedLateUpdate {
+        feature: Arc::downgrade(feature),
+        telemetry: telemetry.clone(),
+        update,
+    })
 }
 
 /// Returns the subject of all calls with this id.

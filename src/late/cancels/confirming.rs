@@ -85,7 +85,7 @@ async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<CancelOutco
     .await;
     match requested? {
         Err(answer) => return Ok(answer),
-        Ok(true) => late.0.outbox.schedule(message_key, Duration::ZERO),
+        Ok(true) => late.0.outbox.due().schedule(message_key, Duration::ZERO),
         Ok(false) => {}
     }
     late.0.watched_lanes.lock().make_final(&key, clock::now());
@@ -182,7 +182,7 @@ async fn try_confirm(
     let waiting = late.0.ledger.read(vec![message], now).await?.into_iter().flatten();
     steps.extend(waiting.map(|record| record.remove_step()));
     if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-        late.0.outbox.remove(&message);
+        late.0.outbox.due().remove(&message);
         late.0.watched_lanes.remove_call(&record.key);
         sending::count_end(late, is_refused);
         return Ok(Some(CancelOutcome::State(wanted)));

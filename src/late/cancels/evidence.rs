@@ -1,7 +1,7 @@
 //! Evidence that a lane was left, and signs that it was not: both are stored in the background.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -17,10 +17,10 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        LateError, LateStore,
+        LateError, LateStore, LateStoreInner,
         leave_reason::LeaveReason,
         matching,
-        outbox::{self, OutgoingRecord, Purpose, message_key},
+        outbox::{OutgoingRecord, Purpose, message_key},
         records::{RecordedCall, RecordedCallState},
         update::LateUpdate,
     },
@@ -80,7 +80,7 @@ impl Cancels<'_> {
         watch.add_call(lane, call.session, watched, now);
         drop(watch);
         // The silence of a new lane ends before that of the others, perhaps.
-        self.0.0.outbox.wake();
+        self.0.0.outbox.due().wake();
     }
 
     /// Notes a request of a lane, without waiting. `judge` returns what it proves about the call with an id, and gets a
@@ -278,6 +278,8 @@ struct CancelChange {
 }
 
 impl LateUpdate for CancelChange {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::of_name(self.key.name)]
     }
@@ -290,7 +292,8 @@ impl LateUpdate for CancelChange {
         false
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         match &self.message {
             Some(message) => store_cancel(late, self.key, message).await?,
             None => remove_cancel(late, self.key).await?,
@@ -304,7 +307,7 @@ async fn store_cancel(late: &LateStore, key: RecordKey, message: &OutgoingRecord
     if is_final(late, key, &message.purpose).await? {
         return Ok(());
     }
-    outbox::store_message(late, key, message).await
+    late.0.outbox.store_message(key, message).await
 }
 
 /// Removes the cancel that a request revokes, unless the owner asked for it, or the service was asked before.
@@ -315,7 +318,7 @@ async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError
     if is_final(late, key, &message.purpose).await? {
         return Ok(());
     }
-    outbox::remove_message(late, key).await
+    late.0.outbox.remove_message(key).await
 }
 
 /// Returns `true` if no evidence and no request changes the cancel of a call any more.
@@ -392,6 +395,8 @@ struct StoreSign {
 }
 
 impl LateUpdate for StoreSign {
+    type Feature = LateStoreInner;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::of_name(*self.lane.as_bytes())]
     }
@@ -404,7 +409,8 @@ impl LateUpdate for StoreSign {
         true
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
+        let late = &LateStore(late);
         let key = RecordKey::new(RecordKind::LaneSign, self.principal, *self.lane.as_bytes());
         let expires_at = self.at.saturating_add(late.0.settings.ttl);
         update_records(&*late.0.ledger, [key], |[stored], _| {

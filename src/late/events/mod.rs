@@ -10,7 +10,7 @@ pub(super) use messages::{JudgedEvent, judge};
 use super::{
     LateStore,
     event_kind::{EventKind, EventSubject},
-    outbox::{self, MessageChange, OutgoingRecord, Purpose},
+    outbox::{self, OutgoingRecord, Purpose},
     webhook::{GIVE_UP, Webhook},
 };
 use crate::{
@@ -57,7 +57,7 @@ impl Notices {
         for webhook in late.0.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
             let event = (EventKind::Expired, EventSubject::Call(call));
             let key = event_key(principal, webhook, event, Moment::ZERO);
-            late.queue_update(MessageChange { key, message: None });
+            late.0.outbox.queue_change(key, None);
         }
     }
 
@@ -69,17 +69,17 @@ impl Notices {
     /// Schedules the events, once they are stored.
     pub(super) fn schedule(&self, late: &LateStore, now: Moment) {
         for (key, message) in &self.0 {
-            late.0.outbox.schedule(*key, outbox::time_until(message.due_at, now));
+            late.0
+                .outbox
+                .due()
+                .schedule(*key, outbox::time_until(message.due_at, now));
         }
     }
 
     /// Queues the events for the background writer.
     pub(super) fn queue(self, late: &LateStore) {
         for (key, message) in self.0 {
-            late.queue_update(MessageChange {
-                key,
-                message: Some(message),
-            });
+            late.0.outbox.queue_change(key, Some(message));
         }
     }
 }

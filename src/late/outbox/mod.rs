@@ -10,15 +10,20 @@ mod records;
 pub(super) use due_queue::{DueMessage, DueQueue};
 pub use records::{OutgoingRecord, Purpose};
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{LateError, LateStore, update::LateUpdate};
+use super::{
+    LateError,
+    update::{LateUpdate, queue_update},
+};
 use crate::{
     auth::Principal,
     clock,
     digest::digest_of,
-    ledger::{CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
-    writer::Subject,
+    ledger::{CommitStep, Index, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
+    table::TableParts,
+    telemetry::Telemetry,
+    writer::{Subject, Writer},
 };
 
 /// The pause after the first failed try of a message. Each further one doubles it.
@@ -31,14 +36,103 @@ pub(super) const fn message_key(principal: Principal, name: RecordName) -> Recor
     RecordKey::new(RecordKind::Outgoing, principal, name)
 }
 
+/// The messages that are to be sent: their records, and the order in which they are due. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Outbox(Arc<OutboxState>);
+
+/// The state of the outbox.
+#[derive(Debug)]
+pub(super) struct OutboxState {
+    ledger: Arc<dyn Ledger>,
+    writer: Writer,
+    telemetry: Telemetry,
+    due: DueQueue,
+}
+
+impl Outbox {
+    /// Creates the outbox over the ledger of `parts`. It knows no message until they are read.
+    pub(super) fn new(parts: &TableParts, telemetry: Telemetry) -> Self {
+        Self(Arc::new(OutboxState {
+            ledger: Arc::clone(parts.ledger()),
+            writer: parts.writer().clone(),
+            telemetry,
+            due: DueQueue::default(),
+        }))
+    }
+
+    /// Returns the order of messages.
+    pub(super) fn due(&self) -> &DueQueue {
+        &self.0.due
+    }
+
+    /// Queues the storing of a message, or its removal. Does not wait.
+    pub(super) fn queue_change(&self, key: RecordKey, message: Option<OutgoingRecord>) {
+        let change = MessageChange { key, message };
+        // Nobody waits for it.
+        drop(queue_update(&self.0.writer, &self.0.telemetry, &self.0, change));
+    }
+
+    /// Stores a message in place of an earlier one of its name, and schedules it.
+    pub(super) async fn store_message(&self, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
+        update_records(&*self.0.ledger, [key], |[existing], now| {
+            let step = match existing {
+                Some(record) => replace_step(&record, message),
+                None => insert_step(key, message),
+            };
+            (vec![step], now)
+        })
+        .await
+        .map(|now| self.due().schedule(key, time_until(message.due_at, now)))
+    }
+
+    /// Removes a message, whatever it says.
+    pub(super) async fn remove_message(&self, key: RecordKey) -> Result<(), LateError> {
+        self.due().remove(&key);
+        update_records(&*self.0.ledger, [key], |[stored], _| {
+            (stored.iter().map(Record::remove_step).collect(), ())
+        })
+        .await
+    }
+
+    /// Returns every stored message that is still to be sent.
+    pub(super) async fn waiting_messages(&self) -> Result<Vec<(RecordKey, OutgoingRecord)>, LateError> {
+        let (ledger, now) = (&self.0.ledger, clock::unix_time());
+        let (mut waiting, mut after) = (Vec::new(), None);
+        loop {
+            let principals = ledger.list_principals(RecordKind::Outgoing, after, ROWS_MAX).await?;
+            let Some(last) = principals.last() else {
+                return Ok(waiting);
+            };
+            after = Some(*last);
+            for principal in &principals {
+                let mut place = 0;
+                loop {
+                    let page = ledger
+                        .list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now)
+                        .await?;
+                    let Some((last, _)) = page.last() else { break };
+                    place = *last;
+                    let decoded = page.iter().filter_map(|(_, record)| {
+                        let message = OutgoingRecord::decode(&record.value)?;
+                        Some((record.key, message))
+                    });
+                    waiting.extend(decoded.filter(|(_, message)| !message.is_dead));
+                }
+            }
+        }
+    }
+}
+
 /// The storing or the removal of a message.
-pub(super) struct MessageChange {
-    pub(super) key: RecordKey,
+struct MessageChange {
+    key: RecordKey,
     /// The message. `None` removes it.
-    pub(super) message: Option<OutgoingRecord>,
+    message: Option<OutgoingRecord>,
 }
 
 impl LateUpdate for MessageChange {
+    type Feature = OutboxState;
+
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::of_name(self.key.name)]
     }
@@ -51,35 +145,14 @@ impl LateUpdate for MessageChange {
         false
     }
 
-    async fn apply(&self, late: &LateStore) -> Result<bool, LateError> {
+    async fn apply(&self, outbox: Arc<OutboxState>) -> Result<bool, LateError> {
+        let outbox = Outbox(outbox);
         match &self.message {
-            Some(message) => store_message(late, self.key, message).await?,
-            None => remove_message(late, self.key).await?,
+            Some(message) => outbox.store_message(self.key, message).await?,
+            None => outbox.remove_message(self.key).await?,
         }
         Ok(false)
     }
-}
-
-/// Stores a message in place of an earlier one of its name, and schedules it.
-pub(super) async fn store_message(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
-    update_records(&*late.0.ledger, [key], |[existing], now| {
-        let step = match existing {
-            Some(record) => replace_step(&record, message),
-            None => insert_step(key, message),
-        };
-        (vec![step], now)
-    })
-    .await
-    .map(|now| late.0.outbox.schedule(key, time_until(message.due_at, now)))
-}
-
-/// Removes a message, whatever it says.
-pub(super) async fn remove_message(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
-    late.0.outbox.remove(&key);
-    update_records(&*late.0.ledger, [key], |[stored], _| {
-        (stored.iter().map(Record::remove_step).collect(), ())
-    })
-    .await
 }
 
 /// Builds the step that inserts a message.
@@ -115,34 +188,6 @@ pub(super) fn replace_step(record: &Record, message: &OutgoingRecord) -> CommitS
         version: record.version,
         value: message.encode(),
         expires_at: message.retained_until(),
-    }
-}
-
-/// Returns every stored message that is still to be sent.
-pub(super) async fn waiting_messages(late: &LateStore) -> Result<Vec<(RecordKey, OutgoingRecord)>, LateError> {
-    let (ledger, now) = (&late.0.ledger, clock::unix_time());
-    let (mut waiting, mut after) = (Vec::new(), None);
-    loop {
-        let principals = ledger.list_principals(RecordKind::Outgoing, after, ROWS_MAX).await?;
-        let Some(last) = principals.last() else {
-            return Ok(waiting);
-        };
-        after = Some(*last);
-        for principal in &principals {
-            let mut place = 0;
-            loop {
-                let page = ledger
-                    .list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now)
-                    .await?;
-                let Some((last, _)) = page.last() else { break };
-                place = *last;
-                let decoded = page.iter().filter_map(|(_, record)| {
-                    let message = OutgoingRecord::decode(&record.value)?;
-                    Some((record.key, message))
-                });
-                waiting.extend(decoded.filter(|(_, message)| !message.is_dead));
-            }
-        }
     }
 }
 

@@ -1,0 +1,118 @@
+//! The callers that read their feed or their list of outstanding results: they learn of a result without a conversation.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{
+    LateError,
+    update::{LateUpdate, queue_update},
+};
+use crate::{
+    auth::Principal,
+    clock,
+    digest_cache::{DigestCache, Lifetime},
+    ledger::{CommitStep, Ledger, Moment, RecordKey, RecordKind, RecordName, update_records},
+    table::TableParts,
+    telemetry::Telemetry,
+    writer::{Subject, Writer},
+};
+
+/// The time for which a read counts: 7 days.
+const READ_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Time between two notes of the same reader, so that a poll costs no write.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// The most readers in memory. A forgotten one costs a redundant write.
+const READERS_MAX: u64 = 100_000;
+/// Lifetime of a reader in memory: 24 hours.
+const MEMORY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The name of the record. It is constant, since a caller has one.
+const NAME: RecordName = [0; 32];
+
+/// The readers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Readers(Arc<ReadersState>);
+
+/// The state of the readers.
+#[derive(Debug)]
+pub(super) struct ReadersState {
+    ledger: Arc<dyn Ledger>,
+    writer: Writer,
+    telemetry: Telemetry,
+    /// The last reads that are stored, or on their way to the ledger.
+    noted: DigestCache<Principal, Moment>,
+}
+
+impl Readers {
+    /// Creates the readers over the ledger of `parts`.
+    pub(super) fn new(parts: &TableParts, telemetry: Telemetry) -> Self {
+        Self(Arc::new(ReadersState {
+            ledger: Arc::clone(parts.ledger()),
+            writer: parts.writer().clone(),
+            telemetry,
+            noted: DigestCache::new(READERS_MAX, Lifetime::SinceWrite(MEMORY_TTL)),
+        }))
+    }
+
+    /// Notes that a caller reads. Does not wait.
+    pub(super) fn note_read(&self, principal: Principal) {
+        let now = clock::unix_time();
+        let noted = self.0.noted.get(&principal);
+        if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
+            return;
+        }
+        self.0.noted.insert(&principal, now);
+        let update = StoreRead { principal, at: now };
+        // Nobody waits for it.
+        drop(queue_update(&self.0.writer, &self.0.telemetry, &self.0, update));
+    }
+
+    /// Returns `true` if a caller has read in the last 7 days.
+    pub(super) async fn has_read(&self, principal: Principal, now: Moment) -> Result<bool, LateError> {
+        let noted = self.0.noted.get(&principal);
+        if noted.is_some_and(|at| now < at.saturating_add(READ_VALID_FOR)) {
+            return Ok(true);
+        }
+        let record = self.0.ledger.read(vec![reader_key(principal)], now).await?;
+        Ok(record.into_iter().flatten().next().is_some())
+    }
+}
+
+/// The storing of the time of a caller's last read.
+struct StoreRead {
+    principal: Principal,
+    at: Moment,
+}
+
+impl LateUpdate for StoreRead {
+    type Feature = ReadersState;
+
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_record(&reader_key(self.principal))]
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Reader, 1)
+    }
+
+    fn is_repeated(&self) -> bool {
+        true
+    }
+
+    async fn apply(&self, readers: Arc<ReadersState>) -> Result<bool, LateError> {
+        let key = reader_key(self.principal);
+        let expires_at = self.at.saturating_add(READ_VALID_FOR);
+        update_records(&*readers.ledger, [key], |[stored], _| {
+            if stored.as_ref().is_some_and(|record| record.expires_at >= expires_at) {
+                return (Vec::new(), false);
+            }
+            let step = CommitStep::put_record(key, stored.as_ref(), Bytes::new(), expires_at);
+            (vec![step], false)
+        })
+        .await
+    }
+}
+
+const fn reader_key(principal: Principal) -> RecordKey {
+    RecordKey::new(RecordKind::Reader, principal, NAME)
+}
