@@ -85,7 +85,6 @@ pub use posting::{HeartbeatOutcome, WithdrawOutcome};
 pub use queries::{CallFilter, FoundCall, NamedCallRecord, NamedResult};
 pub use read_result::ReadResult;
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
-pub use request_marks::{mark_in_request, read_for_request};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
@@ -157,6 +156,11 @@ impl LateStore {
     /// Returns access to the intents of side effects.
     pub const fn intents(&self) -> Intents<'_> {
         Intents(self)
+    }
+
+    /// Returns access to the results that new conversations get.
+    pub const fn carry_over(&self) -> CarryOver<'_> {
+        CarryOver::of_store(self)
     }
 
     /// Returns access to the cancels of calls.

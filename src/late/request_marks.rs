@@ -19,56 +19,54 @@ use crate::{
     },
 };
 
-/// Reads these results once more, with their contents, for a request that is to contain them. An entry is `None` if its
-/// result has changed meanwhile, or its content has expired.
-pub async fn read_for_request(
-    late: &LateStore,
-    caller: Caller,
-    results: &[NamedResult],
-    by: Instant,
-) -> Result<Vec<Option<(String, ReadResult)>>, Unread> {
-    let of_kind = |kind| {
-        let names = results.iter().map(|(name, _)| *name);
-        names.map(move |name| RecordKey::new(kind, caller.principal(), name))
-    };
-    let keys = of_kind(RecordKind::Call).chain(of_kind(RecordKind::ResultContent));
-    let mut calls = late.count_unread(read_by(&*late.0.ledger, keys.collect(), by).await)?;
-    let contents = calls.split_off(results.len());
-    let read = |(record, apart): (Option<Record>, Option<Record>)| {
-        let record = record?;
-        let (_, call) = posted_call(&record)?;
-        let read = ReadResult::of_call(&record, &call)?;
-        Some((whole_content(call.posted?.content, apart)?, read))
-    };
-    let is_same = |(_, call): &NamedResult, read: &ReadResult| {
-        let posted = call.posted.as_ref();
-        posted.is_some_and(|posted| posted.digest == read.digest())
-    };
-    let read = calls.into_iter().zip(contents).map(read).zip(results);
-    let same = read.map(|(read, result)| read.filter(|(_, read)| is_same(result, read)));
-    Ok(same.collect())
-}
+impl LateStore {
+    /// Reads these results once more, with their contents, for a request that is to contain them. An entry is `None` if its
+    /// result has changed meanwhile, or its content has expired.
+    pub async fn read_for_request(
+        &self,
+        caller: Caller,
+        results: &[NamedResult],
+        by: Instant,
+    ) -> Result<Vec<Option<(String, ReadResult)>>, Unread> {
+        let of_kind = |kind| {
+            let names = results.iter().map(|(name, _)| *name);
+            names.map(move |name| RecordKey::new(kind, caller.principal(), name))
+        };
+        let keys = of_kind(RecordKind::Call).chain(of_kind(RecordKind::ResultContent));
+        let mut calls = self.count_unread(read_by(&*self.0.ledger, keys.collect(), by).await)?;
+        let contents = calls.split_off(results.len());
+        let read = |(record, apart): (Option<Record>, Option<Record>)| {
+            let record = record?;
+            let (_, call) = posted_call(&record)?;
+            let read = ReadResult::of_call(&record, &call)?;
+            Some((whole_content(call.posted?.content, apart)?, read))
+        };
+        let is_same = |(_, call): &NamedResult, read: &ReadResult| {
+            let posted = call.posted.as_ref();
+            posted.is_some_and(|posted| posted.digest == read.digest())
+        };
+        let read = calls.into_iter().zip(contents).map(read).zip(results);
+        let same = read.map(|(read, result)| read.filter(|(_, read)| is_same(result, read)));
+        Ok(same.collect())
+    }
 
-/// Marks posted results as contained in a request, before it is sent. Returns the names of those that are marked: the
-/// others were corrected, withdrawn or withheld since they were read.
-///
-/// In a ledger of this process alone a failed write is no obstacle: the mark is kept in memory, where every correction
-/// finds it.
-pub async fn mark_in_request(
-    late: &LateStore,
-    results: &[ReadResult],
-    by: Instant,
-) -> Result<HashSet<RecordName>, Unread> {
-    if let Ok(Ok(marked)) = timeout_at(by, write_marks(late, results)).await {
-        return Ok(marked);
+    /// Marks posted results as contained in a request, before it is sent. Returns the names of those that are marked: the
+    /// others were corrected, withdrawn or withheld since they were read.
+    ///
+    /// In a ledger of this process alone a failed write is no obstacle: the mark is kept in memory, where every correction
+    /// finds it.
+    pub async fn mark_in_request(&self, results: &[ReadResult], by: Instant) -> Result<HashSet<RecordName>, Unread> {
+        if let Ok(Ok(marked)) = timeout_at(by, write_marks(self, results)).await {
+            return Ok(marked);
+        }
+        if !self.0.ledger.is_exclusive() {
+            return self.count_unread(Err(Unread));
+        }
+        for result in results {
+            self.0.in_requests.insert(result.key(), result.digest());
+        }
+        Ok(results.iter().map(|result| *result.call()).collect())
     }
-    if !late.0.ledger.is_exclusive() {
-        return late.count_unread(Err(Unread));
-    }
-    for result in results {
-        late.0.in_requests.insert(result.key(), result.digest());
-    }
-    Ok(results.iter().map(|result| *result.call()).collect())
 }
 
 /// Returns `true` if a request contains the posted result of a call, so that it cannot change any more.

@@ -2,9 +2,9 @@
 
 use tokio::time::Instant;
 
-use super::{fitting_results::choose_that_fit, late_results::LateResults};
+use super::late_results::{LateResults, choose_that_fit};
 use crate::{
-    late::{CarryOver, ReadResult, read_for_request},
+    late::ReadResult,
     ledger::{CommitStep, RecordName},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{LateCall, LateText, late_text, shorten_result},
@@ -20,11 +20,11 @@ const RESULT_BYTES_MAX: usize = 7 * 1024;
 pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> Option<(AppendedText, Vec<CommitStep>)> {
     let (late, caller) = (&results.late, results.caller);
     let (lane, origin) = (results.certain_lane()?, results.origin?);
-    let carry_over = CarryOver::of_store(late);
+    let carry_over = late.carry_over();
     let found = carry_over.find_left(caller, lane, &origin, deadline).await.ok()?;
     let mut chosen = choose_that_fit(found, RESULT_BYTES_MAX, CARRIED_BYTES_MAX);
     chosen.truncate(APPENDED_CALLS_MAX);
-    let read = read_for_request(late, caller, &chosen, deadline).await.ok()?;
+    let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
     let (mut texts, mut room) = (Vec::new(), CARRIED_BYTES_MAX);
     for ((_, call), read) in chosen.iter().zip(read) {
         let Some((content, read)) = read else { continue };

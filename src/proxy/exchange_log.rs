@@ -12,13 +12,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::USER_AGENT};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use super::{attempt_reporter::AttemptReporter, headers, late_results::CallRecording, request_ids::RequestIds};
+use super::{
+    attempt_reporter::AttemptReporter,
+    headers,
+    late_results::{CallRecording, ResultsCaller},
+    request_ids::RequestIds,
+};
 use crate::{
-    auth::Caller,
     clock,
     keys::profiles::ProfilePlace,
     keys::rotation::ChangeCause,
-    late::LateStore,
     policy::{Class, LimitHints, Observation, Side, Verdict, classify, stream_timeouts::StreamState},
     printable::printable_word,
     provider::Route,
@@ -75,7 +78,7 @@ pub(super) struct ExchangeLog {
     /// Reporter of the present attempt. `None` once its outcome is reported.
     pub(super) reporter: Option<Box<AttemptReporter>>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
-    pub(super) results_caller: Option<(LateStore, Caller)>,
+    pub(super) results_caller: Option<ResultsCaller>,
     is_ended: bool,
 }
 
@@ -267,24 +270,8 @@ impl ExchangeLog {
         if let Some(repair) = self.repair_header.take() {
             fields.insert(headers::REPAIR, repair);
         }
-        self.add_late_headers(fields);
-    }
-
-    /// Adds headers for a verified caller: its name for tool services, and the number of results that wait.
-    fn add_late_headers(&self, fields: &mut HeaderMap) {
-        let Some((late, caller)) = &self.results_caller else {
-            return;
-        };
-        // Others have no records. Their invented credentials must not be given names.
-        if !late.callers().is_verified_in_memory(*caller) {
-            return;
-        }
-        if let Ok(owner) = HeaderValue::try_from(late.owner_of(*caller).to_string()) {
-            fields.insert(headers::OWNER, owner);
-        }
-        let pending = late.waiting_count(*caller);
-        if pending > 0 {
-            fields.insert(headers::PENDING_RESULTS, pending.into());
+        if let Some(results) = &self.results_caller {
+            results.add_headers(fields);
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, timeout};
 
+use super::headers;
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall},
+    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NamedResult, NotedCall, ObservedCall},
     ledger::{RecordName, Unread},
     recall::{RecallScope, RecallStore},
     repair::{
@@ -25,6 +26,30 @@ const RECORDING_MAX: Duration = Duration::from_millis(50);
 
 /// The recording of the calls of one answer. It ends with the write, or after 50 ms.
 pub(super) type CallRecording = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
+/// A caller whose late results the head of an answer mentions.
+#[derive(Clone, Debug)]
+pub(super) struct ResultsCaller {
+    pub(super) late: LateStore,
+    pub(super) caller: Caller,
+}
+
+impl ResultsCaller {
+    /// Adds headers for a verified caller: its name for tool services, and the number of results that wait.
+    pub(super) fn add_headers(&self, fields: &mut HeaderMap) {
+        // Others have no records. Their invented credentials must not be given names.
+        if !self.late.callers().is_verified_in_memory(self.caller) {
+            return;
+        }
+        if let Ok(owner) = HeaderValue::try_from(self.late.owner_of(self.caller).to_string()) {
+            fields.insert(headers::OWNER, owner);
+        }
+        let pending = self.late.waiting_count(self.caller);
+        if pending > 0 {
+            fields.insert(headers::PENDING_RESULTS, pending.into());
+        }
+    }
+}
 
 /// Late results and pinned results of one caller in one conversation. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -293,4 +318,29 @@ impl LateResults {
 fn names_working_task(block: &[u8]) -> bool {
     let block = std::str::from_utf8(block).ok();
     block.and_then(block_content).is_some_and(is_working_task)
+}
+
+/// Returns the first of these results that fit into one message of `bytes_max`, each with at most `result_bytes_max`. The
+/// others wait for the next message.
+pub(super) fn choose_that_fit(
+    results: Vec<NamedResult>,
+    result_bytes_max: usize,
+    bytes_max: usize,
+) -> Vec<NamedResult> {
+    let mut chosen = Vec::new();
+    let mut room = bytes_max as u64;
+    for result in results {
+        let posted = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        let length = posted.min(result_bytes_max as u64);
+        // A provider that has refused the result would refuse it again.
+        if result.1.is_withheld {
+            continue;
+        }
+        // A result above the limit is sent alone: it would otherwise wait for ever.
+        if chosen.is_empty() || length <= room {
+            room = room.saturating_sub(length);
+            chosen.push(result);
+        }
+    }
+    chosen
 }

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    carried_results, catch_core_panic::catch_core_panic, fitting_results::choose_that_fit, lacking_results::BodyCalls,
-    late_results::LateResults,
+    carried_results,
+    catch_core_panic::catch_core_panic,
+    lacking_results::BodyCalls,
+    late_results::{LateResults, choose_that_fit},
 };
 use crate::{
     conversation::Outline,
-    late::read_for_request,
     ledger::{CommitStep, RecordName, Unread},
     recall::AppendedText,
     repair::{
@@ -294,7 +295,7 @@ impl LateTextInsertion<'_> {
         let (late, caller) = (&self.results.late, self.results.caller);
         let found = late.read_posted(caller, &names, deadline).await.ok()?;
         let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
-        let read = read_for_request(late, caller, &chosen, deadline).await.ok()?;
+        let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
         let (mut texts, mut media, mut given, mut marks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (result, read) in chosen.iter().zip(read) {
             let Some((content, read, call)) = read.and_then(|(content, read)| {

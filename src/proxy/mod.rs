@@ -20,7 +20,6 @@ mod exchange_route;
 mod exhausted_pool;
 mod fact_memory;
 mod fact_scope;
-mod fitting_results;
 mod guard;
 pub mod headers;
 mod heavy_body;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::proxy::{fact_memory::FactMemory, fact_scope::FactScope, late_results::LateResults};
 use crate::{
     clock::rfc3339_date,
-    late::{FoundCall, NamedCallRecord, ReadResult, mark_in_request},
+    late::{FoundCall, NamedCallRecord, ReadResult},
     ledger::{RecordName, Unread},
     recall::{AssignedResult, ClientResultQuery, RecallStore},
     repair::{
@@ -236,7 +236,7 @@ impl CallLookup {
         deadline: Instant,
     ) -> Result<bool, Unread> {
         let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
-        let answered = mark_in_request(&results.late, &read, deadline).await;
+        let answered = results.late.mark_in_request(&read, deadline).await;
         let (is_unread, marked) = (answered.is_err(), answered.unwrap_or_default());
         let mut all_marked = true;
         for (call, read) in calls.into_iter().zip(read) {

@@ -14,7 +14,6 @@ use crate::{
     clock,
     conversation::{BodyField, Outline},
     keys::rotation::LaneBindings,
-    late::CarryOver,
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
@@ -213,6 +212,7 @@ impl ContextBuilder<'_> {
                 evidence.of_call(id, is_shown)
             });
         }
+        let carry_over = self.path.late.carry_over();
         let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
@@ -250,7 +250,7 @@ impl ContextBuilder<'_> {
                 .get(headers::INTENT)
                 .is_some_and(|value| value == ledger_api::REPEAT),
             begins_conversation: entered.begins && is_main && !session::continues_by_id(outline),
-            origin: CarryOver::of_store(&self.path.late)
+            origin: carry_over
                 .is_used()
                 .then(|| client_origin(&self.route.upstream.name, self.headers)),
             has_detached_calls: !entered.closed.detached.is_empty(),

@@ -43,6 +43,7 @@ use super::{
     guard::RequestRefusal,
     headers,
     heavy_body::is_heavy_pass,
+    late_results::ResultsCaller,
 };
 use crate::{
     auth::Caller,
@@ -136,7 +137,10 @@ async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut 
     if !path.late.is_used() {
         return;
     }
-    log.results_caller = Some((path.late.clone(), caller));
+    log.results_caller = Some(ResultsCaller {
+        late: path.late.clone(),
+        caller,
+    });
     // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
     let load = |deadline| path.late.load_posted(caller, false, deadline);
     ledger_budget.spend(load).await.ok();
