@@ -58,11 +58,13 @@ impl LateUpdate for MarkCall {
     async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
         let late = &LateStore(late);
         match self.mark {
-            CallMark::Delivered => mark_delivered(late, self.principal, self.name).await?,
-            CallMark::Acknowledged => drop(acknowledge_call(late, self.principal, self.name).await?),
-            CallMark::Withheld => mark_withheld(late, self.principal, self.name).await?,
+            CallMark::Delivered => mark_delivered(late, self.principal, self.name).await,
+            CallMark::Acknowledged => {
+                let acked = mark_acknowledged(late, self.principal, self.name).await?;
+                Ok(acked.is_some_and(|(_, is_written)| is_written))
+            }
+            CallMark::Withheld => mark_withheld(late, self.principal, self.name).await,
         }
-        Ok(false)
     }
 }
 
@@ -99,7 +101,7 @@ impl LateUpdate for MarkAnswered {
 
     async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
         let late = &LateStore(late);
-        mark_answered(late, self).await.map(|()| false)
+        mark_answered(late, self).await
     }
 }
 
@@ -155,30 +157,34 @@ impl LateStore {
 
     /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
     pub async fn ack_result(&self, caller: Caller, call: RecordName) -> Result<bool, LateError> {
-        acknowledge_call(self, caller.principal(), call).await
+        let acked = mark_acknowledged(self, caller.principal(), call).await?;
+        Ok(acked.is_some_and(|(call, _)| call.state == RecordedCallState::Acked))
     }
 }
 
-/// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
-async fn acknowledge_call(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
+/// Marks a posted result as acknowledged. Returns the call, and `true` if it was written. `None` if the principal has no
+/// such call.
+async fn mark_acknowledged(
+    late: &LateStore,
+    principal: Principal,
+    name: RecordName,
+) -> Result<Option<(RecordedCall, bool)>, LateError> {
     let acked = change_call(late, principal, name, |call| {
         let waits = call.posted.is_some() && call.state != RecordedCallState::Acked;
         waits.then(|| call.state = RecordedCallState::Acked).is_some()
     });
-    let Some((call, changed)) = acked.await? else {
-        return Ok(false);
-    };
+    let acked = acked.await?;
     // A repeated acknowledgement succeeds too, but is counted once.
-    if changed {
+    if let Some((call, true)) = &acked {
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_event_of("acked", label);
     }
-    Ok(call.state == RecordedCallState::Acked)
+    Ok(acked)
 }
 
 /// Marks a call as delivered, because its client has brought an answer. A posted result that this answer does not
 /// contain goes on waiting.
-async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<(), LateError> {
+async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<bool, LateError> {
     let (principal, wanted) = (answered.principal, &answered.call);
     let content = answered.content.as_deref();
     for name in &answered.names {
@@ -189,7 +195,7 @@ async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<(), 
                 .then(|| call.state = RecordedCallState::Delivered)
                 .is_some()
         });
-        let Some((call, _)) = answered
+        let Some((call, is_written)) = answered
             .await?
             .filter(|(call, _)| matching::is_call_of_body(call, wanted))
         else {
@@ -205,42 +211,44 @@ async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<(), 
                 .await?
                 .is_some_and(|posted| contains_result(content, &posted))
         {
-            mark_delivered(late, principal, *name).await?;
+            return mark_delivered(late, principal, *name).await;
         }
-        return Ok(());
+        return Ok(is_written);
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Marks a posted result as refused by a provider.
-async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
+async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
     let withheld = change_call(late, principal, name, |call| {
         let is_put_in = call.posted.is_some() && !call.is_withheld;
         is_put_in.then(|| call.is_withheld = true).is_some()
     });
-    if let Some((call, true)) = withheld.await? {
+    let withheld = withheld.await?;
+    if let Some((call, true)) = &withheld {
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_event_of("withheld", label);
         tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
     }
-    Ok(())
+    Ok(withheld.is_some_and(|(_, is_written)| is_written))
 }
 
 /// Marks a call as delivered, and records the time since its result was posted.
-async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
+async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
     let delivered = change_call(late, principal, name, |call| {
         // An acknowledged call stays acknowledged: the client has more than received it.
         let open = call.state.is_open() || call.state == RecordedCallState::Settled;
         open.then(|| call.state = RecordedCallState::Delivered).is_some()
     });
-    if let Some((call, true)) = delivered.await?
-        && let Some(posted) = call.posted
+    let delivered = delivered.await?;
+    if let Some((call, true)) = &delivered
+        && let Some(posted) = &call.posted
     {
         let age = clock::unix_time().saturating_sub(posted.posted_at);
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.telemetry.record_late_delivery(age, Some(label));
     }
-    Ok(())
+    Ok(delivered.is_some_and(|(_, is_written)| is_written))
 }
 
 /// Applies `change` to a recorded call, and writes it if `change` returns `true`.

@@ -20,7 +20,7 @@ use crate::{
     session::LaneId,
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::{QueuedUpdate, Subject, Writer},
+    writer::{Subject, UpdateEnd, Writer},
 };
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
@@ -83,8 +83,8 @@ impl Compactions {
     /// Notes the calls of a history that its client compacts, or lets the provider compact. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
-    /// Returns their write, or `None` if they were noted before.
-    pub fn note_calls(&self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedUpdate> {
+    /// Returns the end of their write, or `None` if they were noted before.
+    pub fn note_calls(&self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<UpdateEnd> {
         // Clients with one key may choose the same session names.
         let is_known = !caller.is_shared() && self.0.callers.is_verified_in_memory(caller);
         if !self.0.is_used || calls.is_empty() || !is_known {

@@ -98,7 +98,7 @@ use crate::{
     session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::QueuedUpdate,
+    writer::UpdateEnd,
 };
 use matching::Service;
 use store_inner::LateStoreInner;
@@ -305,7 +305,7 @@ impl LateStore {
     }
 
     /// Queues an update of the store, if it is used. Does not wait.
-    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) -> Option<QueuedUpdate> {
+    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) -> Option<UpdateEnd> {
         let queue = || update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
         self.is_used().then(queue)?
     }

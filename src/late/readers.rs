@@ -107,9 +107,14 @@ impl LateUpdate for StoreRead {
                 return (Vec::new(), false);
             }
             let step = CommitStep::put_record(key, stored.as_ref(), Bytes::new(), expires_at);
-            (vec![step], false)
+            (vec![step], true)
         })
         .await
+    }
+
+    fn note_lost(&self, readers: &ReadersState) {
+        // The next read must be noted.
+        readers.noted.remove(&self.principal);
     }
 }
 

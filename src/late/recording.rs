@@ -16,7 +16,7 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts},
-    writer::{QueuedUpdate, Subject},
+    writer::{Subject, UpdateEnd},
 };
 
 /// Bytes that a call counts in addition to its texts.
@@ -81,9 +81,9 @@ impl LateStore {
 
     /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
     ///
-    /// Returns the update, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
+    /// Returns the end of their write, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
     /// names it is then parked.
-    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedUpdate> {
+    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<UpdateEnd> {
         let served = calls
             .into_iter()
             .filter(|opened| self.is_recorded(caller, &opened.tool));
@@ -138,7 +138,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
     let owner = (caller.principal(), caller.account());
     let subject = EventSubject::Call(key.name);
     Notices::of_change(late, owner, EventKind::Expired, subject, (call.deadline, now)).queue(late);
-    // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
+    // A queued call counts as recorded, until its update is lost.
     late.0.recorded.insert(&observed, ());
     Some(NewCall { key, call, observed })
 }

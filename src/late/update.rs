@@ -6,7 +6,7 @@ use super::{LateError, record_names::call_index};
 use crate::{
     ledger::{Contended, Index, RecordKind},
     telemetry::Telemetry,
-    writer::{QueuedUpdate, Subject, Update, UpdateError, UpdateSize, Work, WriteLane, Writer},
+    writer::{Subject, Update, UpdateEnd, UpdateError, UpdateSize, Work, WriteTrack, Writer},
 };
 
 /// Bytes that an update counts in addition to its texts.
@@ -54,8 +54,8 @@ impl<U: LateUpdate> std::fmt::Debug for QueuedLateUpdate<U> {
 }
 
 impl<U: LateUpdate> Update for QueuedLateUpdate<U> {
-    fn lane(&self) -> WriteLane {
-        WriteLane::Reading
+    fn track(&self) -> WriteTrack {
+        WriteTrack::Reading
     }
 
     fn subjects(&self) -> Vec<Subject> {
@@ -108,8 +108,8 @@ pub(super) fn queue_update<U: LateUpdate>(
     telemetry: &Telemetry,
     feature: &Arc<U::Feature>,
     update: U,
-) -> Option<QueuedUpdate> {
-    writer.queue_awaited(QueuedLateUpdate {
+) -> Option<UpdateEnd> {
+    writer.queue_with_end(QueuedLateUpdate {
         feature: Arc::downgrade(feature),
         telemetry: telemetry.clone(),
         update,

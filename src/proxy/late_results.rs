@@ -18,7 +18,7 @@ use crate::{
     },
     session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
-    writer::QueuedUpdate,
+    writer::UpdateEnd,
 };
 
 /// Longest time that the end of an answer, or a compaction, waits for its calls to be recorded.
@@ -118,8 +118,8 @@ impl LateResults {
         })
     }
 
-    /// Queues the calls of an answer. Returns the job if at least one is new.
-    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> Option<QueuedUpdate> {
+    /// Queues the calls of an answer. Returns the end of their write if at least one is new.
+    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> Option<UpdateEnd> {
         let opened = calls.list.iter().filter_map(|call| {
             let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
             let input = call.input.as_json().filter(|_| is_whole);

@@ -295,28 +295,27 @@ impl LateUpdate for CancelChange {
     async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
         let late = &LateStore(late);
         match &self.message {
-            Some(message) => store_cancel(late, self.key, message).await?,
-            None => remove_cancel(late, self.key).await?,
+            Some(message) => store_cancel(late, self.key, message).await,
+            None => remove_cancel(late, self.key).await,
         }
-        Ok(false)
     }
 }
 
 /// Stores the cancel that evidence demands, unless the owner asked for one, or the service was asked before.
-async fn store_cancel(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
+async fn store_cancel(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<bool, LateError> {
     if is_final(late, key, &message.purpose).await? {
-        return Ok(());
+        return Ok(false);
     }
-    late.0.outbox.store_message(key, message).await
+    late.0.outbox.store_message(key, message).await.map(|()| true)
 }
 
 /// Removes the cancel that a request revokes, unless the owner asked for it, or the service was asked before.
-async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
+async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<bool, LateError> {
     let Some(message) = read_message(late, key).await? else {
-        return Ok(());
+        return Ok(false);
     };
     if is_final(late, key, &message.purpose).await? {
-        return Ok(());
+        return Ok(false);
     }
     late.0.outbox.remove_message(key).await
 }
@@ -419,7 +418,8 @@ impl LateUpdate for StoreSign {
                 let value = bytes::Bytes::copy_from_slice(&self.at.as_nanos().to_le_bytes());
                 CommitStep::put_record(key, stored.as_ref(), value, expires_at)
             });
-            (step.into_iter().collect(), false)
+            let has_step = step.is_some();
+            (step.into_iter().collect(), has_step)
         })
         .await
     }

@@ -85,11 +85,11 @@ impl Outbox {
         .map(|now| self.due().schedule(key, time_until(message.due_at, now)))
     }
 
-    /// Removes a message, whatever it says.
-    pub(super) async fn remove_message(&self, key: RecordKey) -> Result<(), LateError> {
+    /// Removes a message, whatever it says. Returns `true` if there was one.
+    pub(super) async fn remove_message(&self, key: RecordKey) -> Result<bool, LateError> {
         self.due().remove(&key);
         update_records(&*self.0.ledger, [key], |[stored], _| {
-            (stored.iter().map(Record::remove_step).collect(), ())
+            (stored.iter().map(Record::remove_step).collect(), stored.is_some())
         })
         .await
     }
@@ -148,10 +148,9 @@ impl LateUpdate for MessageChange {
     async fn apply(&self, outbox: Arc<OutboxState>) -> Result<bool, LateError> {
         let outbox = Outbox(outbox);
         match &self.message {
-            Some(message) => outbox.store_message(self.key, message).await?,
-            None => outbox.remove_message(self.key).await?,
+            Some(message) => outbox.store_message(self.key, message).await.map(|()| true),
+            None => outbox.remove_message(self.key).await,
         }
-        Ok(false)
     }
 }
 

@@ -189,6 +189,15 @@ impl PinJournal {
         Ok(())
     }
 
+    /// Has a decision written that was held: its caller is verified by now.
+    pub(super) fn release_row(&mut self, key: &RecordKey) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.is_held = false;
+        }
+        // The decision is not accepted, so that the entry stays.
+        self.update_entry(key);
+    }
+
     /// Notes that a provider has accepted the present decision, or this result in its place.
     ///
     /// Returns the row if the ledger has it already.
@@ -335,6 +344,8 @@ impl PinJournal {
         };
         if entry.decided.as_ref().map(|row| &row.result) != decided.as_ref().map(|row| &row.result) {
             entry.generation += 1;
+            // The head of an answer waits for the new decision.
+            entry.is_late = false;
         }
         let (before, after) = (row_bytes(entry.decided.as_ref()), row_bytes(decided.as_ref()));
         entry.decided = decided;

@@ -113,6 +113,10 @@ impl PinnedResults {
         let mut journal = self.lock_journal();
         let cached = || Some(self.rows.get(&key)?.row);
         if let Some(known) = journal.find_decision(&key).cloned().or_else(cached) {
+            if is_verified {
+                // A request of its caller may have pinned it before the caller was verified.
+                journal.release_row(&key);
+            }
             return (known.result != *result).then_some(known.result);
         }
         let row = PinnedRow {

@@ -7,7 +7,7 @@ use crate::{
     clock,
     ledger::{CommitOutcome, CommitResult, LedgerError, Record, RecordKey, RecordKind, TimedCommit},
     recall::{PinnedRow, RecallStoreState},
-    writer::{Subject, TryEnd, Update, UpdateSize, Work, WriteLane},
+    writer::{Subject, TryEnd, Update, UpdateSize, Work, WriteTrack},
 };
 
 /// Bytes that a write counts. The journal counts the result.
@@ -31,8 +31,8 @@ impl PinWrite {
 }
 
 impl Update for PinWrite {
-    fn lane(&self) -> WriteLane {
-        WriteLane::Awaited
+    fn track(&self) -> WriteTrack {
+        WriteTrack::Awaited
     }
 
     fn subjects(&self) -> Vec<Subject> {
@@ -107,8 +107,16 @@ fn note_conflict(store: &RecallStoreState, key: &RecordKey, records: &[Option<Re
     let found = records.iter().flatten().next();
     let mut journal = pins.lock_journal();
     let other = found.and_then(|record| PinnedRow::decode(&record.value));
+    if found.is_some() && other.is_none() {
+        // A newer version wrote the record, and may have had it accepted: it is neither replaced nor removed.
+        return TryEnd::Refused;
+    }
     let decided = journal.find_decision(key);
-    let is_other = |row: &PinnedRow| decided.is_some_and(|decided| decided.result != row.result);
+    // Of an accepted result and one that is not, the accepted one stays.
+    let is_other = |row: &PinnedRow| {
+        let wins = |decided: &PinnedRow| decided.result != row.result && (row.is_committed || !decided.is_committed);
+        decided.is_some_and(wins)
+    };
     if let Some(row) = other.filter(is_other).filter(|_| !store.ledger.is_exclusive()) {
         // Another process was first, and its result stays. One that a provider has accepted meanwhile stays here.
         let own = journal.forget_entry(key).filter(|own| own.is_committed);

@@ -198,7 +198,7 @@ impl<V: StoredRow> Table<V> {
         }
     }
 
-    /// Changes rows in memory at once, and queues their writes as one job. Does not wait.
+    /// Changes rows in memory at once, and queues their writes. Does not wait.
     ///
     /// A change gets the row in memory, and decides what becomes of it. Changes of one row exclude each other.
     pub fn change<C>(&self, principal: Principal, changes: impl IntoIterator<Item = (RecordName, C)>)

@@ -17,7 +17,7 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{CommitResult, CommitStep, LedgerError, Record, RecordKey, RecordKind, RecordName, TimedCommit, Unread},
     principal::{Principal, PrincipalHash},
-    writer::{Subject, TryEnd, Update, UpdateSize, Work, WriteLane},
+    writer::{Subject, TryEnd, Update, UpdateSize, Work, WriteTrack},
 };
 
 /// The most callers in memory.
@@ -232,8 +232,8 @@ struct CallerWrite {
 }
 
 impl Update for CallerWrite {
-    fn lane(&self) -> WriteLane {
-        WriteLane::Awaited
+    fn track(&self) -> WriteTrack {
+        WriteTrack::Awaited
     }
 
     fn subjects(&self) -> Vec<Subject> {

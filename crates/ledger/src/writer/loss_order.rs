@@ -51,7 +51,7 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::Principal,
 ];
 
-/// The rank of what a later request queues again, of whatever kind: before everything that a tool service was told is safe.
+/// The rank of what a later request queues again, of whatever kind: right before this one.
 const REPEATED_BEFORE: RecordKind = RecordKind::PinnedResult;
 
 /// Returns the rank of an update in the order of loss. Those with the lowest are lost first.

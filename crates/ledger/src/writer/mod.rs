@@ -1,13 +1,13 @@
-//! The background writer: every change of a ledger that no request makes itself.
+//! The background writer: the changes of a ledger that requests leave behind.
 //!
 //! There is one writer over a ledger, and every feature queues its [`Update`]s there. These rules hold for all of them:
 //!
 //! * Updates with a common [`Subject`] are done in the order in which they were queued, all others side by side.
-//! * While the store fails, updates wait and are retried: a few at a time, after pauses that grow to 5 seconds. The first
-//!   that succeeds ends the pauses of all.
+//! * While the store fails, updates wait and are retried, after pauses that grow to 5 seconds. The first write that succeeds
+//!   ends the pauses of all.
 //! * An update is lost if the ledger has no room for it, or if it fails for five minutes while others succeed. A full queue
 //!   loses what matters least. Each lost record is counted.
-//! * The queue is bounded in rows and bytes. [`Writer::finish`] waits until it is empty.
+//! * The queue is bounded in updates and bytes. [`Writer::finish`] waits until it is empty.
 
 mod failures;
 mod loss_order;
@@ -34,7 +34,7 @@ use crate::{
     ledger::{CommitResult, CommitStep, Contended, LedgerError, RecordKey, RecordKind, RecordName, TimedCommit},
 };
 use queue::Added;
-use row_write::RowWrites;
+use row_write::RecordSteps;
 use shared_queue::SharedQueue;
 pub use task::{WriterTask, writer};
 
@@ -94,21 +94,21 @@ pub struct UpdateSize {
 
 /// The way in which the writer does an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteLane {
+pub enum WriteTrack {
     /// Its commits are known without a read, and an answer may wait for them. They share a call of the ledger with others
-    /// of this lane, for which the store gets 5 seconds.
+    /// of this track, for which the store gets 5 seconds.
     Awaited,
     /// It reads before it commits. Up to 64 are done side by side.
     Reading,
     /// Its commits are known without a read, and nothing waits for them. They share a call of the ledger with others of this
-    /// lane.
+    /// track.
     Behind,
 }
 
-/// A change of the ledger that no request makes itself.
+/// A change of the ledger that a request leaves behind.
 pub trait Update: fmt::Debug + Send + Sync {
     /// Returns the way in which it is done.
-    fn lane(&self) -> WriteLane;
+    fn track(&self) -> WriteTrack;
 
     /// Returns what it is about.
     fn subjects(&self) -> Vec<Subject>;
@@ -210,11 +210,11 @@ impl TryEnd {
     }
 }
 
-/// A queued update whose end can be awaited.
+/// The end of a queued update, which can be awaited.
 #[derive(Debug)]
-pub struct QueuedUpdate(oneshot::Receiver<()>);
+pub struct UpdateEnd(oneshot::Receiver<()>);
 
-impl QueuedUpdate {
+impl UpdateEnd {
     /// Waits until the update is done or lost.
     pub async fn wait_for_end(self) {
         // An error means that the update was lost, or that the writer has ended.
@@ -235,13 +235,13 @@ impl Writer {
         self.queue_writes(vec![step]);
     }
 
-    /// Queues steps that need no read, as one job. Each is dropped if it conflicts: the existing record stays.
+    /// Queues steps that need no read, in their order. Each is dropped if it conflicts: the existing record stays.
     ///
-    /// Steps of one record that follow each other wait together, and a full queue loses all of them.
+    /// Steps of one record that follow each other are one update: a full queue loses all of them.
     pub fn queue_writes(&self, steps: Vec<CommitStep>) {
         if !steps.is_empty() {
             let now = clock::unix_time();
-            self.add_all(RowWrites::of_steps(steps, now));
+            self.add_all(RecordSteps::of_steps(steps, now));
         }
     }
 
@@ -250,18 +250,18 @@ impl Writer {
         self.queue_all([update]);
     }
 
-    /// Queues updates in their order, as one job. Does not wait.
+    /// Queues updates in their order. Does not wait.
     pub fn queue_all<U: Update + 'static>(&self, updates: impl IntoIterator<Item = U>) {
         self.add_all(updates.into_iter().map(|update| Arc::new(update) as Arc<dyn Update>));
     }
 
     /// Queues an update whose end somebody may wait for. Returns `None` if it is lost at once, for want of room.
-    pub fn queue_awaited(&self, update: impl Update + 'static) -> Option<QueuedUpdate> {
+    pub fn queue_with_end(&self, update: impl Update + 'static) -> Option<UpdateEnd> {
         let (end, ended) = oneshot::channel();
         let added = self.queue.lock().add(Arc::new(update), Some(end));
         let is_queued = added.is_queued;
         self.note_added(added);
-        is_queued.then_some(QueuedUpdate(ended))
+        is_queued.then_some(UpdateEnd(ended))
     }
 
     /// Returns `true` if an update about this subject waits or is under way.
@@ -324,8 +324,12 @@ impl Writer {
             );
         }
         // Not under the lock of the queue: an update may have a lock of its own.
+        let has_losses = !added.lost.is_empty();
         for lost in added.lost {
             count_lost_update(&*self.counter, &*lost);
+        }
+        if has_losses {
+            self.queue.lock().note_losses();
         }
         self.queue.wake_task();
     }

@@ -1,4 +1,4 @@
-//! The queue of updates, bounded in rows and bytes. A full queue loses what matters least.
+//! The queue of updates, bounded in number and bytes. A full queue loses what matters least.
 //!
 //! The queue itself waits for nothing. The task takes updates out of it, and puts back what is to be retried.
 
@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    Subject, Update, UpdateSize, WriteLane,
+    Subject, Update, UpdateSize, WriteTrack,
     failures::WriteFailures,
     loss_order::{RANKS, loss_rank},
 };
@@ -22,7 +22,7 @@ const QUEUED_MAX: QueuedSize = QueuedSize {
     updates: 200_000,
     bytes: 128 * 1024 * 1024,
 };
-/// The most bytes of a batch, unless its only update is larger.
+/// The most bytes of a batch, as its updates count them, unless its only update is larger.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The pause before a failed update is retried: the first, and the longest. Each failure doubles it.
 pub(super) const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -33,8 +33,12 @@ const ALONE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug)]
 pub(super) struct PendingUpdate {
     pub(super) update: Arc<dyn Update>,
-    lane: WriteLane,
+    track: WriteTrack,
     position: u64,
+    /// What it is about, each subject once.
+    subjects: Box<[Subject]>,
+    /// The number of its subjects of which an earlier update has not ended.
+    blockers: usize,
     size: UpdateSize,
     rank: usize,
     /// Set by the first failure.
@@ -58,21 +62,18 @@ impl PendingUpdate {
             Some(retry) => (retry.failures, retry.pause.saturating_mul(2).min(RETRY_PAUSE.1)),
             None => (WriteFailures::default(), RETRY_PAUSE.0),
         };
-        let is_alone_for = failures.note(now, last_stored_at);
+        let alone_for = failures.note(now, last_stored_at);
         self.retry = Some(Box::new(Retry {
             failures,
             pause,
             pause_end: now + pause,
         }));
-        is_alone_for < ALONE_TIME_MAX
+        alone_for < ALONE_TIME_MAX
     }
 
-    /// Returns what the update is about, each subject once.
-    fn subjects(&self) -> Vec<Subject> {
-        let mut subjects = self.update.subjects();
-        subjects.sort_unstable();
-        subjects.dedup();
-        subjects
+    /// Returns `true` if a try of it has failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.retry.is_some()
     }
 
     fn queued_size(&self) -> QueuedSize {
@@ -148,8 +149,8 @@ pub(super) struct UpdateQueue {
     open: BTreeSet<u64>,
     /// The positions of each subject's updates. Only the oldest of them may begin.
     by_subject: HashMap<Subject, VecDeque<u64>>,
-    /// The updates of each lane that wait for no other.
-    ready: [BTreeSet<QueueTurn>; LANES.len()],
+    /// The updates of each track that wait for no other.
+    ready: [BTreeSet<QueueTurn>; TRACKS.len()],
     /// The rank and the position of each update that waits.
     by_rank: BTreeSet<(usize, u64)>,
     /// The size of the updates that wait, by rank.
@@ -161,13 +162,15 @@ pub(super) struct UpdateQueue {
     next_position: u64,
     /// Set by the first loss, until the queue is less than half full.
     is_overflowing: bool,
+    /// Set by a loss, until those that wait for ends are told.
+    has_untold_losses: bool,
 }
 
-/// The lanes, in the order in which their updates begin.
-pub(super) const LANES: [WriteLane; 3] = [WriteLane::Awaited, WriteLane::Reading, WriteLane::Behind];
+/// The tracks, in the order in which their updates begin.
+pub(super) const TRACKS: [WriteTrack; 3] = [WriteTrack::Awaited, WriteTrack::Reading, WriteTrack::Behind];
 
-impl WriteLane {
-    /// Returns its place in [`LANES`].
+impl WriteTrack {
+    /// Returns its place in [`TRACKS`].
     pub(super) const fn index(self) -> usize {
         match self {
             Self::Awaited => 0,
@@ -197,15 +200,21 @@ impl UpdateQueue {
             failed: 0,
             next_position: 0,
             is_overflowing: false,
+            has_untold_losses: false,
         }
     }
 
     /// Adds an update. A full queue makes room by losing updates that matter less, or loses this one. `end` is told when it is
     /// done or lost.
     pub(super) fn add(&mut self, update: Arc<dyn Update>, end: Option<oneshot::Sender<()>>) -> Added {
-        let pending = PendingUpdate {
-            lane: update.lane(),
+        let mut subjects = update.subjects();
+        subjects.sort_unstable();
+        subjects.dedup();
+        let mut pending = PendingUpdate {
+            track: update.track(),
             position: self.next_position,
+            subjects: subjects.into(),
+            blockers: 0,
             size: update.size(),
             rank: loss_rank(update.lost_records().0, update.is_repeated()),
             retry: None,
@@ -218,8 +227,10 @@ impl UpdateQueue {
             self.next_position += 1;
             self.size = self.size.plus(pending.queued_size());
             self.open.insert(pending.position);
-            for subject in pending.subjects() {
-                self.by_subject.entry(subject).or_default().push_back(pending.position);
+            for subject in &pending.subjects {
+                let positions = self.by_subject.entry(*subject).or_default();
+                pending.blockers += usize::from(!positions.is_empty());
+                positions.push_back(pending.position);
             }
             self.put_back(pending);
         } else {
@@ -276,6 +287,16 @@ impl UpdateQueue {
         self.open.first().copied().unwrap_or(self.next_position)
     }
 
+    /// Notes that updates were lost for others, and that they know it.
+    pub(super) const fn note_losses(&mut self) {
+        self.has_untold_losses = true;
+    }
+
+    /// Returns `true`, once, if updates were lost for others.
+    pub(super) const fn take_losses(&mut self) -> bool {
+        std::mem::replace(&mut self.has_untold_losses, false)
+    }
+
     /// Returns `true` if an update has failed that has not ended.
     pub(super) const fn has_failed_updates(&self) -> bool {
         self.failed > 0
@@ -295,24 +316,24 @@ impl UpdateQueue {
         pending.note_failure(now, last_stored_at)
     }
 
-    /// Takes the next update of a lane that no earlier one of the same subject and no pause delays.
-    pub(super) fn take_one(&mut self, lane: WriteLane, now: Instant) -> Option<PendingUpdate> {
-        let (_, position) = *self.first_due(lane, now)?;
+    /// Takes the next update of a track that no earlier one of the same subject and no pause delays.
+    pub(super) fn take_one(&mut self, track: WriteTrack, now: Instant) -> Option<PendingUpdate> {
+        let (_, position) = *self.first_due(track, now)?;
         self.take_waiting(position)
     }
 
-    /// Takes the latest update of a lane that has not failed and that no earlier one of the same subject delays.
-    pub(super) fn take_latest(&mut self, lane: WriteLane) -> Option<PendingUpdate> {
-        let ready = self.ready.get(lane.index())?;
+    /// Takes the latest update of a track that has not failed and that no earlier one of the same subject delays.
+    pub(super) fn take_latest(&mut self, track: WriteTrack) -> Option<PendingUpdate> {
+        let ready = self.ready.get(track.index())?;
         let (_, position) = *ready.range(..=(None, u64::MAX)).next_back()?;
         self.take_waiting(position)
     }
 
-    /// Takes the next updates of a lane, as many as one call of the ledger takes.
-    pub(super) fn take_batch(&mut self, lane: WriteLane, now: Instant) -> Vec<PendingUpdate> {
+    /// Takes the next updates of a track, as many as one call of the ledger takes.
+    pub(super) fn take_batch(&mut self, track: WriteTrack, now: Instant) -> Vec<PendingUpdate> {
         let mut batch = Vec::new();
         let mut taken = UpdateSize::default();
-        while let Some((_, position)) = self.first_due(lane, now).copied() {
+        while let Some((_, position)) = self.first_due(track, now).copied() {
             let size = self
                 .waiting
                 .get(&position)
@@ -329,15 +350,18 @@ impl UpdateQueue {
         batch
     }
 
-    fn first_due(&self, lane: WriteLane, now: Instant) -> Option<&QueueTurn> {
-        let first = self.ready.get(lane.index())?.first();
+    fn first_due(&self, track: WriteTrack, now: Instant) -> Option<&QueueTurn> {
+        let first = self.ready.get(track.index())?.first();
         first.filter(|(pause_end, _)| pause_end.is_none_or(|end| end <= now))
     }
 
-    /// Returns the end of the next pause.
-    pub(super) fn next_retry(&self) -> Option<Instant> {
+    /// Returns the end of the next pause after `now`. What is due already waits for its track.
+    pub(super) fn next_retry(&self, now: Instant) -> Option<Instant> {
         let first = self.ready.iter().filter_map(BTreeSet::first);
-        first.filter_map(|(pause_end, _)| *pause_end).min()
+        first
+            .filter_map(|(pause_end, _)| *pause_end)
+            .filter(|end| *end > now)
+            .min()
     }
 
     /// Puts an update back that was taken, at its former position.
@@ -361,19 +385,19 @@ impl UpdateQueue {
             bytes: self.limit.bytes / 2,
         };
         self.is_overflowing &= !self.size.fits(half);
-        for subject in pending.subjects() {
-            let Some(positions) = self.by_subject.get_mut(&subject) else {
+        for subject in &pending.subjects {
+            let Some(positions) = self.by_subject.get_mut(subject) else {
                 continue;
             };
             // What was begun is the oldest of all its subjects. What a full queue loses may be any.
-            if positions.front() == Some(&pending.position) {
-                positions.pop_front();
-            } else {
+            if positions.front() != Some(&pending.position) {
                 positions.retain(|position| *position != pending.position);
+                continue;
             }
+            positions.pop_front();
             match positions.front().copied() {
-                Some(next) => self.note_ready(next),
-                None => drop(self.by_subject.remove(&subject)),
+                Some(next) => self.unblock(next),
+                None => drop(self.by_subject.remove(subject)),
             }
         }
         // An error means that nobody waits for the end.
@@ -381,17 +405,19 @@ impl UpdateQueue {
         pending.update
     }
 
-    /// Notes that a waiting update is ready, if no earlier one of the same subject delays it.
-    fn note_ready(&mut self, position: u64) {
-        let Some(pending) = self.waiting.get(&position) else {
+    /// Notes that an earlier update of one of its subjects has ended.
+    fn unblock(&mut self, position: u64) {
+        let Some(pending) = self.waiting.get_mut(&position) else {
             return;
         };
-        let is_oldest = |subject: &Subject| {
-            let oldest = self.by_subject.get(subject).and_then(VecDeque::front);
-            oldest.is_none_or(|oldest| *oldest == position)
-        };
-        if pending.subjects().iter().all(is_oldest)
-            && let Some(ready) = self.ready.get_mut(pending.lane.index())
+        pending.blockers = pending.blockers.saturating_sub(1);
+        self.note_ready(position);
+    }
+
+    /// Notes that a waiting update is ready, if no earlier one of the same subject delays it.
+    fn note_ready(&mut self, position: u64) {
+        if let Some(pending) = self.waiting.get(&position).filter(|pending| pending.blockers == 0)
+            && let Some(ready) = self.ready.get_mut(pending.track.index())
         {
             ready.insert(pending.turn());
         }
@@ -403,7 +429,7 @@ impl UpdateQueue {
         if let Some(sum) = self.rank_sizes.get_mut(pending.rank) {
             *sum = sum.minus(pending.queued_size());
         }
-        if let Some(ready) = self.ready.get_mut(pending.lane.index()) {
+        if let Some(ready) = self.ready.get_mut(pending.track.index()) {
             ready.remove(&pending.turn());
         }
         Some(pending)
@@ -439,12 +465,12 @@ mod tests {
         kind: RecordKind,
         name: u8,
         bytes: usize,
-        lane: WriteLane,
+        track: WriteTrack,
     }
 
     impl Update for Row {
-        fn lane(&self) -> WriteLane {
-            self.lane
+        fn track(&self) -> WriteTrack {
+            self.track
         }
 
         fn subjects(&self) -> Vec<Subject> {
@@ -472,13 +498,13 @@ mod tests {
             kind,
             name,
             bytes,
-            lane: WriteLane::Behind,
+            track: WriteTrack::Behind,
         })
     }
 
-    fn rows(rows: usize) -> UpdateQueue {
+    fn queue_of(updates: usize) -> UpdateQueue {
         UpdateQueue::with_limit(QueuedSize {
-            updates: rows,
+            updates,
             bytes: usize::MAX,
         })
     }
@@ -490,18 +516,18 @@ mod tests {
     }
 
     fn waiting(queue: &UpdateQueue) -> Vec<(RecordKind, u8)> {
-        let of_update = |pending: &PendingUpdate| (pending.update.lost_records().0, pending.subjects()[0].name[0]);
+        let of_update = |pending: &PendingUpdate| (pending.update.lost_records().0, pending.subjects[0].name[0]);
         queue.waiting.values().map(of_update).collect()
     }
 
     fn names(batch: &[PendingUpdate]) -> Vec<u8> {
-        batch.iter().map(|pending| pending.subjects()[0].name[0]).collect()
+        batch.iter().map(|pending| pending.subjects[0].name[0]).collect()
     }
 
     #[test]
     fn a_full_queue_loses_what_matters_least_and_of_that_the_latest() {
         use RecordKind::{ClientResult, PinnedResult, Principal, Thinking};
-        let mut queue = rows(4);
+        let mut queue = queue_of(4);
         assert_eq!(add(&mut queue, Thinking, 0..2), []);
         assert_eq!(add(&mut queue, PinnedResult, 2..4), []);
         // An update that matters less than all that wait is lost itself.
@@ -517,7 +543,7 @@ mod tests {
             [(PinnedResult, 2), (Principal, 5), (Principal, 6), (Principal, 7)]
         );
         assert_eq!(add(&mut queue, PinnedResult, 8..9), [PinnedResult]);
-        assert_eq!(names(&queue.take_batch(WriteLane::Behind, clock::now())), [2, 5, 6, 7]);
+        assert_eq!(names(&queue.take_batch(WriteTrack::Behind, clock::now())), [2, 5, 6, 7]);
     }
 
     #[test]
@@ -540,10 +566,10 @@ mod tests {
 
     #[test]
     fn what_is_under_way_counts_until_it_ends() {
-        let mut queue = rows(4);
+        let mut queue = queue_of(4);
         let now = clock::now();
         add(&mut queue, RecordKind::Thinking, 0..4);
-        let mut batch = queue.take_batch(WriteLane::Behind, now);
+        let mut batch = queue.take_batch(WriteTrack::Behind, now);
         assert_eq!((batch.len(), queue.first_open_position()), (4, 0));
         let added = queue.add(row(RecordKind::Principal, 4, 1), None);
         assert!(added.is_new_overflow && !added.is_queued);
@@ -574,21 +600,21 @@ mod tests {
             queue.add(Arc::new(of_one(number)), None);
         }
         let batches =
-            std::iter::from_fn(|| Some(queue.take_batch(WriteLane::Behind, now).len()).filter(|len| *len > 0));
+            std::iter::from_fn(|| Some(queue.take_batch(WriteTrack::Behind, now).len()).filter(|len| *len > 0));
         assert_eq!(batches.collect::<Vec<_>>(), [ROWS_MAX, 1800 - ROWS_MAX]);
         let mut queue = UpdateQueue::default();
         for name in 0..3 {
             queue.add(row(RecordKind::Thinking, name, BATCH_BYTES_MAX / 2 + 1), None);
         }
-        assert_eq!(queue.take_batch(WriteLane::Behind, now).len(), 1);
+        assert_eq!(queue.take_batch(WriteTrack::Behind, now).len(), 1);
     }
 
     #[derive(Debug)]
     struct RowOfName([u8; 32]);
 
     impl Update for RowOfName {
-        fn lane(&self) -> WriteLane {
-            WriteLane::Behind
+        fn track(&self) -> WriteTrack {
+            WriteTrack::Behind
         }
 
         fn subjects(&self) -> Vec<Subject> {
@@ -610,15 +636,15 @@ mod tests {
 
     #[test]
     fn updates_of_one_subject_keep_their_order_whatever_is_lost() {
-        let (mut queue, now) = (rows(4), clock::now());
+        let (mut queue, now) = (queue_of(4), clock::now());
         add(&mut queue, RecordKind::Thinking, 1..2);
         add(&mut queue, RecordKind::PinnedResult, 1..2);
         add(&mut queue, RecordKind::Thinking, 1..2);
         add(&mut queue, RecordKind::PinnedResult, 2..3);
         // The second of one subject waits for the first.
-        let mut first = queue.take_batch(WriteLane::Behind, now);
+        let mut first = queue.take_batch(WriteTrack::Behind, now);
         assert_eq!(names(&first), [1, 2]);
-        assert_eq!(queue.take_batch(WriteLane::Behind, now).len(), 0);
+        assert_eq!(queue.take_batch(WriteTrack::Behind, now).len(), 0);
         // The last of the subject is lost, and the one under way fails once.
         assert_eq!(add(&mut queue, RecordKind::Principal, 3..4), [RecordKind::Thinking]);
         let other = first.pop().unwrap();
@@ -626,15 +652,15 @@ mod tests {
         let mut failed = first.pop().unwrap();
         assert!(queue.note_failure(&mut failed, now, None) && queue.has_failed_updates());
         queue.put_back(failed);
-        assert_eq!(names(&queue.take_batch(WriteLane::Behind, now)), [3]);
-        assert_eq!(queue.next_retry(), Some(now + RETRY_PAUSE.0));
+        assert_eq!(names(&queue.take_batch(WriteTrack::Behind, now)), [3]);
+        assert_eq!(queue.next_retry(now), Some(now + RETRY_PAUSE.0));
         queue.end_pauses(now);
-        let again = queue.take_one(WriteLane::Behind, now).unwrap();
+        let again = queue.take_one(WriteTrack::Behind, now).unwrap();
         assert_eq!(again.position, 0);
         queue.end(again);
-        let second = queue.take_one(WriteLane::Behind, now).unwrap();
+        let second = queue.take_one(WriteTrack::Behind, now).unwrap();
         assert_eq!(second.update.lost_records().0, RecordKind::PinnedResult);
-        assert!(queue.is_about(&second.subjects()[0]));
+        assert!(queue.is_about(&second.subjects[0]));
         queue.end(second);
         assert!(!queue.is_about(&Subject::of_name([1; 32])) && !queue.has_failed_updates());
     }

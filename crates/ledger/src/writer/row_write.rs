@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Subject, Update, UpdateSize, Work, WriteLane};
+use super::{Subject, Update, UpdateSize, Work, WriteTrack};
 use crate::ledger::{CommitStep, Moment, RECORD_BYTES, RecordKind, TimedCommit};
 
 /// [`RECORD_BYTES`], as a size in memory.
@@ -11,7 +11,7 @@ pub(super) const ROW_BYTES: usize = RECORD_BYTES as usize;
 
 /// Steps of one record, which are tried in order, each on its own.
 #[derive(Debug)]
-pub(super) struct RowWrites {
+pub(super) struct RecordSteps {
     steps: Vec<CommitStep>,
     subject: Subject,
     kind: RecordKind,
@@ -19,7 +19,7 @@ pub(super) struct RowWrites {
     queued_at: Moment,
 }
 
-impl RowWrites {
+impl RecordSteps {
     /// Returns one update for each record. Steps of one record that follow each other wait together.
     pub(super) fn of_steps(steps: Vec<CommitStep>, queued_at: Moment) -> impl Iterator<Item = Arc<dyn Update>> {
         let mut steps = steps.into_iter().peekable();
@@ -41,9 +41,9 @@ impl RowWrites {
     }
 }
 
-impl Update for RowWrites {
-    fn lane(&self) -> WriteLane {
-        WriteLane::Behind
+impl Update for RecordSteps {
+    fn track(&self) -> WriteTrack {
+        WriteTrack::Behind
     }
 
     fn subjects(&self) -> Vec<Subject> {

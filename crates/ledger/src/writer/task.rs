@@ -6,8 +6,8 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnord
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    LedgerCounter, TryEnd, UpdateError, Work, WriteLane, Writer, count_lost_update,
-    queue::{LANES, PendingUpdate, RETRY_PAUSE},
+    LedgerCounter, TryEnd, UpdateError, Work, WriteTrack, Writer, count_lost_update,
+    queue::{PendingUpdate, RETRY_PAUSE, TRACKS},
     shared_queue::{QueueOfTask, shared_queue},
 };
 use crate::{
@@ -30,9 +30,9 @@ pub struct WriterTask {
     ledger: Arc<dyn Ledger>,
     queue: QueueOfTask,
     counter: Arc<dyn LedgerCounter>,
-    /// The updates of each lane that are under way: batches, or single updates.
-    under_way: [usize; LANES.len()],
-    /// The number of tries in which the store did what it was asked for.
+    /// The updates of each track that are under way: batches, or single updates.
+    under_way: [usize; TRACKS.len()],
+    /// The number of tries that have shown that the store writes.
     successes: u64,
     /// The last time at which the store surely wrote.
     last_stored_at: Option<Instant>,
@@ -54,7 +54,7 @@ struct Outage {
 
 /// Tries that were under way together, and have ended.
 struct EndedTries {
-    lane: WriteLane,
+    track: WriteTrack,
     /// The successes at their begin.
     successes: u64,
     tries: Tries,
@@ -74,7 +74,7 @@ pub fn writer(ledger: Arc<dyn Ledger>, counter: impl LedgerCounter + 'static) ->
         ledger,
         queue: of_task,
         counter: Arc::clone(&counter),
-        under_way: [0; LANES.len()],
+        under_way: [0; TRACKS.len()],
         successes: 0,
         last_stored_at: None,
         outage: None,
@@ -100,6 +100,9 @@ impl WriterTask {
                 may_come = self.queue.wait_for_updates(), if has_handles => {
                     has_handles = may_come;
                     self.note_new_update();
+                    if self.queue.lock().take_losses() {
+                        self.queue.publish_ended();
+                    }
                 }
                 () = end_pause.notified() => self.end_pauses(),
                 () = sleep_until(pause_end.unwrap_or_else(clock::now)), if pause_end.is_some() => {}
@@ -113,49 +116,53 @@ impl WriterTask {
         if let Some(outage) = self.outage.filter(|outage| outage.ends_at > now) {
             return Some(outage.ends_at);
         }
-        for lane in LANES {
-            while self.may_begin(lane) {
-                let Some(begun) = self.begin_try(lane, now) else { break };
-                if let Some(under_way) = self.under_way.get_mut(lane.index()) {
+        for track in TRACKS {
+            while self.may_begin(track) {
+                let Some(begun) = self.begin_try(track, now) else { break };
+                if let Some(under_way) = self.under_way.get_mut(track.index()) {
                     *under_way += 1;
                 }
                 tries.push(begun);
             }
         }
-        self.queue.lock().next_retry().filter(|at| *at > now)
+        self.queue.lock().next_retry(now)
     }
 
-    /// Returns `true` if a lane has room for one more try.
-    fn may_begin(&self, lane: WriteLane) -> bool {
-        let limit = match lane {
+    /// Returns `true` if a track has room for one more try.
+    fn may_begin(&self, track: WriteTrack) -> bool {
+        let limit = match track {
             // One call of the ledger takes all that wait.
-            WriteLane::Awaited | WriteLane::Behind => 1,
-            WriteLane::Reading if self.outage.is_some() => PROBES,
-            WriteLane::Reading => READING_MAX,
+            WriteTrack::Awaited | WriteTrack::Behind => 1,
+            WriteTrack::Reading if self.outage.is_some() => PROBES,
+            WriteTrack::Reading => READING_MAX,
         };
         self.under_way
-            .get(lane.index())
+            .get(track.index())
             .is_some_and(|under_way| *under_way < limit)
     }
 
-    /// Begins the next try of a lane.
-    fn begin_try(&self, lane: WriteLane, now: Instant) -> Option<BoxFuture<'static, EndedTries>> {
+    /// Begins the next try of a track.
+    fn begin_try(&self, track: WriteTrack, now: Instant) -> Option<BoxFuture<'static, EndedTries>> {
         let successes = self.successes;
-        let ended = move |tries| EndedTries { lane, successes, tries };
-        if lane == WriteLane::Reading {
+        let ended = move |tries| EndedTries {
+            track,
+            successes,
+            tries,
+        };
+        if track == WriteTrack::Reading {
             let mut queue = self.queue.lock();
             // While the store fails, every second try is that of the latest update: the fault may lie with all that wait for
             // longer.
-            let probes_latest = self.outage.is_some() && self.under_way.get(lane.index()).is_some_and(|n| n % 2 == 1);
-            let latest = if probes_latest { queue.take_latest(lane) } else { None };
-            let pending = latest.or_else(|| queue.take_one(lane, now))?;
+            let probes_latest = self.outage.is_some() && self.under_way.get(track.index()).is_some_and(|n| n % 2 == 1);
+            let latest = if probes_latest { queue.take_latest(track) } else { None };
+            let pending = latest.or_else(|| queue.take_one(track, now))?;
             drop(queue);
             let work = Arc::clone(&pending.update).begin();
             let ledger = Arc::clone(&self.ledger);
             let done = async move { ended(Tries::Single(pending, do_work(&*ledger, work).await)) };
             return Some(done.boxed());
         }
-        let batch = self.queue.lock().take_batch(lane, now);
+        let batch = self.queue.lock().take_batch(track, now);
         if batch.is_empty() {
             return None;
         }
@@ -164,7 +171,7 @@ impl WriterTask {
             let commits = match Arc::clone(&pending.update).begin() {
                 Work::Commits(commits) => commits,
                 work @ (Work::Nothing | Work::Change(_)) => {
-                    debug_assert!(matches!(work, Work::Nothing), "an update of this lane needs no read");
+                    debug_assert!(matches!(work, Work::Nothing), "an update of this track needs no read");
                     Vec::new()
                 }
             };
@@ -175,7 +182,7 @@ impl WriterTask {
         let begun: Vec<_> = begun.collect();
         let ledger = Arc::clone(&self.ledger);
         let done = async move {
-            let results = commit_all(&*ledger, all, lane).await;
+            let results = commit_all(&*ledger, all, track).await;
             ended(Tries::Batch(begun, results))
         };
         Some(done.boxed())
@@ -183,7 +190,7 @@ impl WriterTask {
 
     /// Ends tries: their updates are done, are lost, or are put back.
     fn end_tries(&mut self, ended: EndedTries) {
-        if let Some(under_way) = self.under_way.get_mut(ended.lane.index()) {
+        if let Some(under_way) = self.under_way.get_mut(ended.track.index()) {
             *under_way = under_way.saturating_sub(1);
         }
         match ended.tries {
@@ -206,11 +213,11 @@ impl WriterTask {
         let done = results.unwrap_or_default();
         let is_stored = |result: &CommitResult| matches!(result, Ok(CommitOutcome::Done));
         let has_failed = |result: &CommitResult| matches!(result, Err(LedgerError::Store(_)));
-        // A conflict writes nothing, and a full disk still reads.
-        self.note_outcome(
-            done.iter().any(is_stored),
-            done.iter().any(|result| !has_failed(result)),
-        );
+        // A conflict writes nothing, and a full disk still reads. But what has failed before and fails no more tells of the
+        // store.
+        let is_stored = done.iter().any(is_stored);
+        let has_recovered = batch.iter().any(|(pending, _)| pending.has_failed()) && !done.iter().any(has_failed);
+        self.note_outcome(is_stored, is_stored || (has_recovered && results.is_ok()));
         let mut rest = done;
         for (pending, count) in batch {
             let (own, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
@@ -235,15 +242,13 @@ impl WriterTask {
     fn end_single(&mut self, pending: PendingUpdate, result: Result<bool, UpdateError>, successes: u64) {
         let (end, error) = match result {
             Ok(is_stored) => {
-                self.note_outcome(is_stored, true);
+                // A full disk still reads, so a success that only reads proves nothing.
+                self.note_outcome(is_stored, is_stored || pending.has_failed());
                 (TryEnd::Done, None)
             }
-            Err(UpdateError::Ledger(error)) => {
-                let end = TryEnd::of_error(&error);
-                self.note_outcome(false, end == TryEnd::Refused);
-                (end, Some(UpdateError::Ledger(error)))
-            }
+            Err(UpdateError::Ledger(error)) => (TryEnd::of_error(&error), Some(UpdateError::Ledger(error))),
             Err(error @ UpdateError::Contended(_)) => {
+                // The others have written.
                 self.note_outcome(false, true);
                 (TryEnd::Failed, Some(error))
             }
@@ -253,7 +258,7 @@ impl WriterTask {
         self.end_try(pending, end, error, successes);
     }
 
-    /// Notes what tries say about the store: it surely wrote, or it did what it was asked for.
+    /// Notes what tries say about the store: it surely wrote, or at least it writes.
     fn note_outcome(&mut self, is_stored: bool, works: bool) {
         let now = clock::now();
         if is_stored {
@@ -277,7 +282,11 @@ impl WriterTask {
         successes: u64,
     ) {
         match end {
-            TryEnd::Done => drop(self.queue.lock().end(pending)),
+            TryEnd::Done => {
+                let update = self.queue.lock().end(pending);
+                // Not under the lock of the queue.
+                drop(update);
+            }
             TryEnd::Again => self.queue.lock().put_back(pending),
             TryEnd::Refused => self.lose(pending, error),
             TryEnd::Failed => {
@@ -381,13 +390,13 @@ async fn do_work(ledger: &dyn Ledger, work: Work) -> Result<bool, UpdateError> {
 async fn commit_all(
     ledger: &dyn Ledger,
     commits: Vec<TimedCommit>,
-    lane: WriteLane,
+    track: WriteTrack,
 ) -> Result<Vec<CommitResult>, LedgerError> {
     if commits.is_empty() {
         return Ok(Vec::new());
     }
     let committed = ledger.commit_each(commits);
-    if lane != WriteLane::Awaited {
+    if track != WriteTrack::Awaited {
         return committed.await;
     }
     let done = timeout(AWAITED_TIMEOUT, committed).await;

@@ -1,12 +1,15 @@
 //! The write of a cooldown by the background writer.
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::stored_cooldown::StoredCooldown;
 use crate::{
     clock,
     ledger::{CommitStep, Ledger, RecordKind, update_records},
-    writer::{Subject, Update, UpdateError, UpdateSize, Work, WriteLane},
+    writer::{Subject, Update, UpdateError, UpdateSize, Work, WriteTrack},
 };
 
 /// Bytes that a write counts.
@@ -16,30 +19,39 @@ const WRITE_BYTES: usize = 1024;
 #[derive(Debug)]
 pub(super) struct CooldownWrite {
     ledger: Weak<dyn Ledger>,
+    /// Counts the write.
+    changes: Arc<AtomicU64>,
     cooldown: StoredCooldown,
 }
 
 impl CooldownWrite {
-    pub(super) fn new(ledger: Weak<dyn Ledger>, cooldown: StoredCooldown) -> Self {
-        Self { ledger, cooldown }
+    pub(super) fn new(ledger: Weak<dyn Ledger>, changes: Arc<AtomicU64>, cooldown: StoredCooldown) -> Self {
+        Self {
+            ledger,
+            changes,
+            cooldown,
+        }
     }
 
     async fn write(&self, ledger: &dyn Ledger) -> Result<bool, UpdateError> {
         let key = self.cooldown.key();
-        update_records(ledger, [key], |[record], now| {
+        let written = update_records(ledger, [key], |[record], now| {
             let stored = record.as_ref().and_then(|record| StoredCooldown::decode(&record.value));
             let next = self.cooldown.applied_to(stored.as_ref());
             let step =
                 next.map(|next| CommitStep::put_record(key, record.as_ref(), next.encode(), next.expires_at(now)));
-            (step.into_iter().collect(), false)
+            let has_step = step.is_some();
+            (step.into_iter().collect(), has_step)
         })
-        .await
+        .await;
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        written
     }
 }
 
 impl Update for CooldownWrite {
-    fn lane(&self) -> WriteLane {
-        WriteLane::Reading
+    fn track(&self) -> WriteTrack {
+        WriteTrack::Reading
     }
 
     fn subjects(&self) -> Vec<Subject> {

@@ -36,8 +36,8 @@ struct SharedCooldownsInner {
     key: CredentialKey,
     ledger: Weak<dyn Ledger>,
     writer: Writer,
-    /// The number of cooldowns that were given to the writer.
-    told: AtomicU64,
+    /// Counts the cooldowns that were given to the writer, and its writes.
+    changes: Arc<AtomicU64>,
     /// The pools that get the cooldowns of others: those of the present configuration, and of earlier ones while exchanges
     /// use them.
     pools: Mutex<Vec<Weak<SharedPools>>>,
@@ -54,7 +54,7 @@ impl SharedCooldowns {
             key: CredentialKey::from_ledger_secret(&parts.ledger().secret()),
             ledger: Arc::downgrade(parts.ledger()),
             writer: parts.writer().clone(),
-            told: AtomicU64::new(0),
+            changes: Arc::default(),
             pools: Mutex::default(),
             keys_changed: Notify::new(),
         }));
@@ -85,14 +85,15 @@ impl SharedCooldowns {
     pub(super) fn tell(&self, upstream: &str, credential: &Credential, cooldown: SharedCooldown) {
         if let Some(tag) = self.0.key.hash_credential(upstream, credential) {
             let stored = StoredCooldown::of_shared(tag, cooldown, (clock::std_now(), clock::unix_time()));
-            self.0.told.fetch_add(1, Ordering::Relaxed);
-            self.0.writer.queue(CooldownWrite::new(self.0.ledger.clone(), stored));
+            self.0.changes.fetch_add(1, Ordering::Relaxed);
+            let write = CooldownWrite::new(self.0.ledger.clone(), Arc::clone(&self.0.changes), stored);
+            self.0.writer.queue(write);
         }
     }
 
-    /// Returns the number of cooldowns that this process has told.
-    fn told_count(&self) -> u64 {
-        self.0.told.load(Ordering::Relaxed)
+    /// Returns the number of changes that this process has begun or written.
+    fn change_count(&self) -> u64 {
+        self.0.changes.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if this process has newer word about a cooldown, which the ledger does not have yet.

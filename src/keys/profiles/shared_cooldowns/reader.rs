@@ -56,7 +56,7 @@ impl SharedCooldownReader {
             let Some(ledger) = self.cooldowns.0.ledger.upgrade() else {
                 return;
             };
-            // A failed read is repeated, and so is one during which this process has learned more.
+            // A failed read is repeated, and so is one during which this process has changed something.
             let pause = match self.read_all(&*ledger).await {
                 Ok(is_whole) => {
                     wants_read = !is_whole;
@@ -70,9 +70,10 @@ impl SharedCooldownReader {
         }
     }
 
-    /// Applies what the ledger has. Returns `false` if this process has learned more meanwhile, which is newer.
+    /// Applies what the ledger has, apart from what this process is about to write. Returns `false` if this process has
+    /// learned or written more meanwhile: some of it may be older, and the next read finds that.
     async fn read_all(&self, ledger: &dyn Ledger) -> Result<bool, LedgerError> {
-        let told = self.cooldowns.told_count();
+        let changes = self.cooldowns.change_count();
         let owner = *StoredCooldown::owner().as_bytes();
         let (mut cooldowns, mut after) = (Vec::new(), 0);
         while cooldowns.len() < COOLDOWNS_MAX {
@@ -87,11 +88,8 @@ impl SharedCooldownReader {
             };
             after = *last;
         }
-        let is_whole = self.cooldowns.told_count() == told;
-        if is_whole {
-            cooldowns.retain(|cooldown| !self.cooldowns.is_unwritten(cooldown));
-            self.cooldowns.apply(&cooldowns);
-        }
-        Ok(is_whole)
+        cooldowns.retain(|cooldown| !self.cooldowns.is_unwritten(cooldown));
+        self.cooldowns.apply(&cooldowns);
+        Ok(self.cooldowns.change_count() == changes)
     }
 }
