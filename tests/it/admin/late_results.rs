@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::api::{answer, get};
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::{admin_of, post_with},
         kept::durable,

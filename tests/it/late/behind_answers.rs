@@ -13,7 +13,7 @@ use antiphon::{
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::post_with,
         late::{FILM, ID, ask, counted, owner, post_body, says, world_over},

@@ -14,7 +14,7 @@ use antiphon::{ledger::Ledger, proxy::OnOutage};
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::{Builder, post_with},
         bodies::Rng,

@@ -16,7 +16,7 @@ use antiphon::{
 use tokio::time::timeout;
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{late, still::secs, wire::spawn},
     telemetry::metrics::Lines,
 };

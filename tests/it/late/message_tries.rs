@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         late::{numbered_id, running, undoing},
         wire::spawn,

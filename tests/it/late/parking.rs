@@ -11,7 +11,7 @@ use antiphon::{
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::post_with,
         kept::durable,

@@ -6,7 +6,7 @@ use antiphon::ledger::Ledger;
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::post_with,
         late::{ID, answered, ask, calls, copies, operate, post_body, says, script_call, world_over},

@@ -9,7 +9,7 @@ use antiphon::{ledger::Ledger, proxy::OnOutage};
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         late::{
             FILM, ID, MESSAGES, answered, ask, brings, calls, last_body, messages_body, post, says, script_call, send,

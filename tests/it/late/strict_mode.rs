@@ -6,7 +6,7 @@ use antiphon::{ledger::Ledger, proxy::OnOutage, repair::Applicability};
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::post_with,
         kept::durable,

@@ -9,7 +9,7 @@ use antiphon::ledger::Ledger;
 use serde_json::json;
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::post_with,
         still::{World, json},

@@ -16,7 +16,7 @@ use antiphon::{
 
 use super::{
     conformance::{LATER, NOW, SECRET, call, insert},
-    pinned_results::SwitchableLedger,
+    switchable::SwitchableLedger,
 };
 use crate::{
     admin::api::{answer, get},

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use antiphon::{ledger::Ledger, telemetry::dashboard::LatencyKind};
 use serde_json::Value;
 
-use super::pinned_results::{SwitchableLedger, ask, hurry, over};
+use super::{
+    pinned_results::{ask, hurry, over},
+    switchable::SwitchableLedger,
+};
 use crate::{
     support::{
         late::{ID, calls, script_call, world_over},

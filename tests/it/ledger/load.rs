@@ -16,7 +16,10 @@ use antiphon::{
 };
 use tokio::time::timeout;
 
-use super::pinned_results::{SwitchableLedger, call, of, who};
+use super::{
+    pinned_results::{call, of, who},
+    switchable::SwitchableLedger,
+};
 use crate::{
     support::{still::secs, wire::spawn},
     telemetry::metrics::Lines,

@@ -16,3 +16,4 @@ pub(crate) mod pinned_results;
 mod shared;
 mod stalled_commits;
 pub(crate) mod stored_pins;
+pub(crate) mod switchable;

@@ -13,7 +13,7 @@ use antiphon::{
 use tokio::time::Instant;
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{kept::durable, wire::spawn},
 };
 

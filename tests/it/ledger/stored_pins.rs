@@ -18,7 +18,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::pinned_results::{SwitchableLedger, ask, hurry, late, over, rows, sent};
+use super::{
+    pinned_results::{ask, hurry, late, over, rows, sent},
+    switchable::SwitchableLedger,
+};
 use crate::support::{
     binary::{Install, Process},
     bodies::Rng,

@@ -18,7 +18,7 @@ use antiphon::{
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::ledger::pinned_results::{self, SwitchableLedger};
+use crate::ledger::{pinned_results, switchable::SwitchableLedger};
 use crate::support::{
     app::{gzipped, post_with},
     kept::durable,

@@ -14,7 +14,7 @@ use antiphon::{
 use serde_json::Value;
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::{Builder, get_with, post_with},
         bodies::Rng,

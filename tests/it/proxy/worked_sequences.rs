@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         door::{
             A, Door, MESSAGES, blocks, body, calls, go, hurry, list, model, placeholder, quote, result, said, text,

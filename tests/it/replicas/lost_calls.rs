@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::{fleet::Fleet, stories::settles};
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         database::DatabaseServer,
         late::{

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::{Builder, post_with},
         judge,

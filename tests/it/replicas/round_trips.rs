@@ -6,7 +6,7 @@ use antiphon::ledger::Ledger;
 use serde_json::{Value, json};
 
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         late::{FINE, ask, brings, calls, replies, says, service},
         still::{self, World},

@@ -19,7 +19,7 @@ use tokio_postgres::NoTls;
 
 use super::fleet::Fleet;
 use crate::{
-    ledger::pinned_results::SwitchableLedger,
+    ledger::switchable::SwitchableLedger,
     support::{
         app::{get_with, post_with},
         database::{DatabaseServer, new_database},
