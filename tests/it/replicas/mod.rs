@@ -18,4 +18,5 @@ mod pooled;
 mod round_trips;
 mod shared_cooldowns;
 mod stories;
+mod told;
 mod walk;

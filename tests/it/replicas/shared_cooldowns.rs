@@ -240,7 +240,7 @@ async fn a_replica_without_room_for_its_cooldown_keeps_it_and_learns_those_of_ot
 }
 
 /// Returns a world over a ledger, which shares the cooldowns of its keys with the others.
-fn sharing(ledger: &Arc<SwitchableLedger>, world: impl FnOnce(Arc<dyn Ledger>) -> World) -> World {
+pub(super) fn sharing(ledger: &Arc<SwitchableLedger>, world: impl FnOnce(Arc<dyn Ledger>) -> World) -> World {
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
     let world = world(Arc::clone(&ledger));
     let (writes, task) = writer(Arc::clone(&ledger), Telemetry::default());
