@@ -25,9 +25,9 @@ use antiphon::{
 use serde_json::Value;
 use tokio::{sync::mpsc, time::Instant};
 
+use crate::ledger::switchable::SwitchableLedger;
 use crate::support::{
     bodies::Rng,
-    kept::durable,
     late::{counted_by, over, undoing},
     seed::seed,
     wire::spawn,
@@ -71,7 +71,7 @@ struct Modelled {
 }
 
 struct Walk {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<SwitchableLedger>,
     telemetry: Telemetry,
     late: LateStore,
     dispatcher: Dispatcher,
@@ -96,7 +96,7 @@ fn settings() -> LateSettings {
 
 impl Walk {
     async fn new(seed: u64) -> Self {
-        let ledger = durable();
+        let ledger = SwitchableLedger::new();
         let telemetry = Telemetry::default();
         let (late, dispatcher, due) = Self::open(&ledger, &telemetry).await;
         let caller = Self::caller(&late);
@@ -121,10 +121,11 @@ impl Walk {
     }
 
     async fn open(
-        ledger: &Arc<dyn Ledger>,
+        ledger: &Arc<SwitchableLedger>,
         telemetry: &Telemetry,
     ) -> (LateStore, Dispatcher, mpsc::Receiver<PreparedMessage>) {
-        let (late, writer) = over(ledger, settings(), telemetry.clone());
+        let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
+        let (late, writer) = over(&ledger, settings(), telemetry.clone());
         drop(spawn(writer.run()));
         late.callers().mark_verified(Self::caller(&late));
         late.flush_jobs().await;
@@ -403,6 +404,7 @@ impl Walk {
     async fn restarts(&mut self) {
         // Evidence is stored some milliseconds after it was seen.
         self.late.flush_jobs().await;
+        self.ledger = self.ledger.restart();
         (self.late, self.dispatcher, self.due) = Self::open(&self.ledger, &self.telemetry).await;
         let now = Instant::now();
         self.started = now;
@@ -525,6 +527,18 @@ impl Walk {
     }
 }
 
+/// Plays a walk, which fails at the first contradiction. Returns the number of events by their names.
+pub(crate) async fn play_walk(seed: u64, steps: u64) -> BTreeMap<&'static str, u64> {
+    let mut walk = Walk::new(seed).await;
+    for _ in 0..steps {
+        walk.step().await;
+    }
+    let undone = walk.calls.values().filter(|call| call.is_cancelled).count();
+    assert_eq!(counted_by(&walk.telemetry, "undone"), undone as u64);
+    assert_eq!(walk.unsettled().await, 0, "cancels were lost");
+    walk.counts
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
     let seed = seed();
@@ -533,14 +547,8 @@ async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
         .and_then(|steps| steps.parse().ok())
         .unwrap_or(STEPS);
     println!("SEED={seed} STEPS={steps}");
-    let mut walk = Walk::new(seed).await;
-    for _ in 0..steps {
-        walk.step().await;
-    }
-    let undone = walk.calls.values().filter(|call| call.is_cancelled).count();
-    assert_eq!(counted_by(&walk.telemetry, "undone"), undone as u64);
-    assert_eq!(walk.unsettled().await, 0, "cancels were lost");
-    println!("{:?}", walk.counts);
+    let counts = play_walk(seed, steps).await;
+    println!("{counts:?}");
     for what in [
         "call",
         "went on",
@@ -562,7 +570,7 @@ async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
         "lost with the process",
     ] {
         assert!(
-            walk.counts.get(what).is_some_and(|count| *count > 0),
+            counts.get(what).is_some_and(|count| *count > 0),
             "the walk never had: {what}"
         );
     }

@@ -646,14 +646,15 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Walks with a number of replicas, each of which is told of the others' changes or not.
-async fn walk(on_outage: OnOutage, (replicas, tells): (usize, bool)) {
-    let (seed, steps) = (seed(), number("STEPS").unwrap_or(STEPS / 2));
-    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?} replicas={replicas} tells={tells}");
+/// The figures of a walk by their names, and what contradicts a promise.
+pub(crate) type Walked = (BTreeMap<&'static str, u64>, Vec<String>);
+
+/// Plays a walk with a number of replicas, each of which is told of the others' changes or not.
+pub(crate) async fn play_walk(seed: u64, steps: u64, on_outage: OnOutage, replicas: (usize, bool)) -> Walked {
     let (mut figures, mut faults) = (BTreeMap::<&str, u64>::new(), Vec::new());
     for round in 0..steps.div_ceil(ROUND) {
-        let mut walk = Walk::new(seed + round, on_outage, (replicas, tells)).await;
-        for step in 0..ROUND {
+        let mut walk = Walk::new(seed + round, on_outage, replicas).await;
+        for step in 0..ROUND.min(steps) {
             walk.step().await;
             let told = walk
                 .faults
@@ -665,6 +666,14 @@ async fn walk(on_outage: OnOutage, (replicas, tells): (usize, bool)) {
             *figures.entry(figure).or_default() += count;
         }
     }
+    (figures, faults)
+}
+
+/// Plays a walk, prints its figures, and fails if anything contradicts a promise.
+async fn walk(on_outage: OnOutage, (replicas, tells): (usize, bool)) {
+    let (seed, steps) = (seed(), number("STEPS").unwrap_or(STEPS / 2));
+    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?} replicas={replicas} tells={tells}");
+    let (mut figures, faults) = play_walk(seed, steps, on_outage, (replicas, tells)).await;
     for figure in FAULTS {
         println!("{figure}: {}", figures.remove(figure).unwrap_or_default());
     }

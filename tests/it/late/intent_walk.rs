@@ -21,9 +21,9 @@ use antiphon::{
     telemetry::Telemetry,
 };
 
+use crate::ledger::switchable::SwitchableLedger;
 use crate::support::{
     bodies::Rng,
-    kept::durable,
     late::{over, service},
     seed::seed,
 };
@@ -76,7 +76,7 @@ struct Known {
 }
 
 struct Walk {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<SwitchableLedger>,
     late: LateStore,
     rng: Rng,
     now: Moment,
@@ -112,10 +112,16 @@ fn wanted_window((_, _, tool, _): Effect, claim: &IntentClaim<'_>) -> Duration {
     TOOLS[tool].2.max(claim.window.unwrap_or_default())
 }
 
+/// Returns the store of a process.
+fn open(ledger: &Arc<SwitchableLedger>) -> LateStore {
+    let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
+    over(&ledger, settings(), Telemetry::default()).0
+}
+
 impl Walk {
     fn new(seed: u64) -> Self {
-        let ledger = durable();
-        let (late, _) = over(&ledger, settings(), Telemetry::default());
+        let ledger = SwitchableLedger::new();
+        let late = open(&ledger);
         Self {
             ledger,
             late,
@@ -162,8 +168,8 @@ impl Walk {
                 };
             }
             _ => {
-                let (late, _) = over(&self.ledger, settings(), Telemetry::default());
-                self.late = late;
+                self.ledger = self.ledger.restart();
+                self.late = open(&self.ledger);
                 self.count("restart");
             }
         }
@@ -444,6 +450,15 @@ impl Walk {
     }
 }
 
+/// Plays a walk, which fails at the first contradiction. Returns the number of events by their names.
+pub(crate) async fn play_walk(seed: u64, steps: u64) -> BTreeMap<&'static str, u64> {
+    let mut walk = Walk::new(seed);
+    for _ in 0..steps {
+        walk.step().await;
+    }
+    walk.counts
+}
+
 #[tokio::test]
 async fn no_effect_happens_twice_and_no_result_reaches_another_user() {
     let seed = seed();
@@ -452,11 +467,8 @@ async fn no_effect_happens_twice_and_no_result_reaches_another_user() {
         .and_then(|steps| steps.parse().ok())
         .unwrap_or(STEPS);
     println!("SEED={seed} STEPS={steps}");
-    let mut walk = Walk::new(seed);
-    for _ in 0..steps {
-        walk.step().await;
-    }
-    println!("{:?}", walk.counts);
+    let counts = play_walk(seed, steps).await;
+    println!("{counts:?}");
     for what in [
         "granted",
         "taken over",
@@ -469,7 +481,7 @@ async fn no_effect_happens_twice_and_no_result_reaches_another_user() {
         "resolved",
     ] {
         assert!(
-            walk.counts.get(what).is_some_and(|count| *count > 0),
+            counts.get(what).is_some_and(|count| *count > 0),
             "the walk never had: {what}"
         );
     }

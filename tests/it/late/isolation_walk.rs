@@ -7,9 +7,10 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
+use crate::ledger::switchable::durable;
 use crate::support::{
     crowd::{Counts, Run},
-    kept::{durable, without_principals},
+    kept::without_principals,
     search::{Habits, Wrong},
     seed::seed,
 };
@@ -22,10 +23,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-type Found = BTreeMap<Wrong, Vec<String>>;
+pub(crate) type Found = BTreeMap<Wrong, Vec<String>>;
 
 /// Plays the runs of a seed. Returns the event counts and everything that went wrong.
-async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
+pub(crate) async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
     let (mut counts, mut wrong) = (Counts::new(), Found::new());
     for round in 0..steps.div_ceil(ROUND) {
         let seed = seed + round;

@@ -17,6 +17,11 @@ use antiphon::{
     },
 };
 
+/// Returns an empty ledger of one process, which a test carries over restarts.
+pub(crate) fn durable() -> Arc<dyn Ledger> {
+    SwitchableLedger::new()
+}
+
 /// Selects steps of commits.
 type StepFilter = fn(&CommitStep) -> bool;
 

@@ -240,13 +240,56 @@ fn use_of(id: &str, rng: &mut Rng) -> (String, String) {
 /// Operations of the walk.
 const OPERATIONS: usize = 1000;
 
-#[tokio::test(start_paused = true)]
-async fn no_request_of_a_random_walk_is_misdirected() {
-    let seed = seed();
-    println!("SEED={seed}");
+impl Asker<'_> {
+    /// Creates an object, or sends a request about one that the walker knows. The walker knows those that answers name.
+    async fn creates_or_names(&self, walker: &mut Walker, rng: &mut Rng) {
+        let creates = walker.known.is_empty() || rng.chance(30);
+        let (path, body) = if creates {
+            let (path, begin) = *rng.pick(&KINDS);
+            let body = match begin {
+                "resp_" => r#"{"model":"m","input":"go"}"#,
+                _ => "{}",
+            };
+            (path.to_owned(), body.to_owned())
+        } else {
+            let id = rng.pick(&walker.known).clone();
+            use_of(&id, rng)
+        };
+        if body.is_empty() {
+            let fields = self.fields(&path, &[]);
+            let answer = self.world.ask(get_with(&path, &fields)).await;
+            let output = answer.message.json()["output_file_id"].as_str().map(ToOwned::to_owned);
+            walker.known.extend(output);
+            return;
+        }
+        let session = format!("s{}", rng.below(12));
+        let session = if rng.chance(50) { session.as_str() } else { "" };
+        let (status, id) = self.post_in(session, &path, &body).await;
+        let is_new = status == 200 && KINDS.iter().any(|(_, begin)| id.starts_with(begin)) && id.len() > 16;
+        if is_new && !walker.known.contains(&id) {
+            walker.known.push(id);
+        }
+    }
+}
+
+/// What became of a walk.
+pub(crate) struct OwnerWalk {
+    restarts: usize,
+    /// The number of keys that the provider refused.
+    moved: usize,
+    /// The requests that reached a key which does not have their object.
+    pub(crate) misdirected: Vec<String>,
+}
+
+/// Plays a walk.
+pub(crate) async fn play_walk(seed: u64, operations: usize) -> OwnerWalk {
     let mut rng = Rng::new(seed);
-    let (stores, ledger) = (KeyStores::default(), durable());
-    let mut world = world_over(&stores, &ledger);
+    let (stores, mut ledger) = (KeyStores::default(), SwitchableLedger::new());
+    let open = |ledger: &Arc<SwitchableLedger>| {
+        let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
+        world_over(&stores, &ledger)
+    };
+    let mut world = open(&ledger);
     let mut walkers: Vec<Walker> = (0..4)
         .map(|number| Walker {
             caller: format!("Bearer sk-walker-{number}"),
@@ -254,10 +297,11 @@ async fn no_request_of_a_random_walk_is_misdirected() {
         })
         .collect();
     let (mut restarts, mut moved) = (0, 0);
-    for _ in 0..OPERATIONS {
+    for _ in 0..operations {
         if rng.chance(2) {
             world.settle().await;
-            world = world_over(&stores, &ledger);
+            ledger = ledger.restart();
+            world = open(&ledger);
             restarts += 1;
         }
         // Cooldowns move lanes and uploads to other keys.
@@ -276,39 +320,30 @@ async fn no_request_of_a_random_walk_is_misdirected() {
             world: &world,
             caller: walker.caller.clone(),
         };
-        let creates = walker.known.is_empty() || rng.chance(30);
-        let (path, body) = if creates {
-            let (path, begin) = *rng.pick(&KINDS);
-            let body = match begin {
-                "resp_" => r#"{"model":"m","input":"go"}"#,
-                _ => "{}",
-            };
-            (path.to_owned(), body.to_owned())
-        } else {
-            let id = rng.pick(&walker.known).clone();
-            use_of(&id, &mut rng)
-        };
-        if body.is_empty() {
-            let fields = asker.fields(&path, &[]);
-            let answer = world.ask(get_with(&path, &fields)).await;
-            let output = answer.message.json()["output_file_id"].as_str().map(ToOwned::to_owned);
-            walker.known.extend(output);
-            continue;
-        }
-        let session = format!("s{}", rng.below(12));
-        let session = if rng.chance(50) { session.as_str() } else { "" };
-        let (status, id) = asker.post_in(session, &path, &body).await;
-        let is_new = status == 200 && KINDS.iter().any(|(_, begin)| id.starts_with(begin)) && id.len() > 16;
-        if is_new && !walker.known.contains(&id) {
-            walker.known.push(id);
-        }
+        asker.creates_or_names(walker, &mut rng).await;
     }
-    let wrong = stores.misdirected();
+    let misdirected = stores.misdirected().into_iter();
+    OwnerWalk {
+        restarts,
+        moved,
+        misdirected: misdirected.map(|wrong| format!("misdirected: {wrong}")).collect(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_of_a_random_walk_is_misdirected() {
+    let seed = seed();
+    println!("SEED={seed}");
+    let OwnerWalk {
+        restarts,
+        moved,
+        misdirected,
+    } = play_walk(seed, OPERATIONS).await;
     assert!(restarts > 5 && moved > 20, "{restarts} restarts, {moved} refusals");
     assert!(
-        wrong.is_empty(),
-        "SEED={seed}: {} of {OPERATIONS}: {wrong:#?}",
-        wrong.len()
+        misdirected.is_empty(),
+        "SEED={seed}: {} of {OPERATIONS}: {misdirected:#?}",
+        misdirected.len()
     );
 }
 
