@@ -18,10 +18,9 @@ use tokio::time::Instant;
 
 use super::api::{answer, get};
 use crate::{
-    ledger::switchable::SwitchableLedger,
+    ledger::switchable::{SwitchableLedger, durable},
     support::{
         app::{admin_of, post_with},
-        kept::durable,
         late,
         still::{self, Answer, Step, World},
     },
@@ -154,7 +153,7 @@ async fn filled(ledger: &Arc<dyn Ledger>) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_list_has_the_call_its_caller_and_the_reason() {
+pub(crate) async fn each_list_has_the_call_its_caller_and_the_reason() {
     let world = filled(&durable()).await;
     let router = router(&world);
     let names = ["call_id", "tool", "caller_name", "session", "service", "reason"];

@@ -40,7 +40,7 @@ async fn conversation(world: &World, hurried: bool) -> Vec<Value> {
 /// A result in a request is neither corrected nor withdrawn by another process: a correction would be acknowledged
 /// although nobody has seen it.
 #[tokio::test(start_paused = true)]
-async fn no_other_process_corrects_what_a_request_contains() {
+pub(crate) async fn no_other_process_corrects_what_a_request_contains() {
     for (is_shared, hurried) in [(true, false), (true, true), (false, false), (false, true)] {
         let first = if is_shared {
             SwitchableLedger::shared(false)
@@ -52,7 +52,7 @@ async fn no_other_process_corrects_what_a_request_contains() {
         let posted = post_body(&world, ID, &json!({"content": RESULT})).await;
         assert_eq!(posted.status(), 200, "{}", posted.text());
         ask(&world, "s1", &log).await;
-        assert_eq!(copies(&world, RESULT), 1);
+        assert_eq!(copies(&world, RESULT), 1, "the request contains the result");
         // Another replica, or the process after a restart.
         let second = open(&if is_shared { first.replica() } else { first.restart() });
         let correction = json!({"content": CORRECTION, "replaces": posted.json()["digest"]});

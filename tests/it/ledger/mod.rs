@@ -9,6 +9,8 @@ pub(crate) mod files;
 pub(crate) mod first_check;
 pub(crate) mod health;
 mod held_answers;
+mod injected_faults;
+pub(crate) mod injection;
 pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;

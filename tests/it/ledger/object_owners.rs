@@ -115,7 +115,7 @@ async fn an_owner_outlives_the_process_for_its_caller_and_upstream() {
 
 /// The client of one replica may continue at the other before the first has written the id.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_another_replica_is_writing_is_found() {
+pub(crate) async fn an_owner_that_another_replica_is_writing_is_found() {
     let ledger = SwitchableLedger::shared(true);
     let other: Arc<dyn Ledger> = ledger.replica();
     let first: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
@@ -129,7 +129,7 @@ async fn an_owner_that_another_replica_is_writing_is_found() {
     first.note(who("ann"), "resp-1", "a");
     assert!(second.owners.may_have(who("ann")));
     let owner = second.owner(who("ann"), "openai", "resp-1").await;
-    assert_eq!(owner.as_deref(), Some("a"));
+    assert_eq!(owner.as_deref(), Some("a"), "the owner at the other replica");
 }
 
 #[tokio::test(start_paused = true)]

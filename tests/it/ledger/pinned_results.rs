@@ -417,7 +417,7 @@ fn replica(kept: &Arc<dyn Ledger>) -> (RecallStore, WriterTask, Writer) {
 
 /// Sequence 7: two replicas at once. The first row wins, and the other replica sends the winner's bytes.
 #[tokio::test(start_paused = true)]
-async fn of_two_replicas_the_first_row_wins() {
+pub(crate) async fn of_two_replicas_the_first_row_wins() {
     let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
     let ((one, first, _), (other, second, _)) = (replica(&kept), replica(&kept));
     drop((spawn(first.run()), spawn(second.run())));
@@ -433,7 +433,7 @@ async fn of_two_replicas_the_first_row_wins() {
     let standing = other
         .pin_results(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
         .await;
-    assert_eq!(standing.len(), 1);
+    assert_eq!(standing.len(), 1, "the first row stands");
     assert_eq!(standing[&a], placeholder);
     // It may still be rolled back, so that only its acceptance makes it certain here.
     assert_eq!(other.cached_result(of("sk-one"), a), None);

@@ -17,7 +17,11 @@ use antiphon::{
     },
 };
 
-/// Returns an empty ledger of one process, which a test carries over restarts.
+use super::injection::{self, Breach, EarlierRecords, InjectedFault, LATENESS};
+use crate::support::wire::spawn;
+
+/// Returns an empty ledger of one process, which a test carries over restarts. As that of [`kept`](crate::support::kept),
+/// and with the fault of [`with_fault`](injection::with_fault).
 pub(crate) fn durable() -> Arc<dyn Ledger> {
     SwitchableLedger::new()
 }
@@ -56,7 +60,45 @@ pub(crate) struct SwitchableLedger {
     /// The changes by other processes.
     changes: LedgerChanges,
     /// `true` once the process of this handle was killed: none of its operations ends any more.
-    is_killed: AtomicBool,
+    is_killed: Arc<AtomicBool>,
+    /// The number of the process of this handle.
+    process: u64,
+    /// The number of processes.
+    processes: Arc<AtomicU64>,
+    /// The promise that the ledger breaks, if it breaks one.
+    injected: Option<InjectedFault>,
+    /// The records of the injected kind before their last write.
+    earlier: Arc<EarlierRecords>,
+}
+
+/// The way from one process to the others.
+struct Notices {
+    /// The changes that each process is told of.
+    told: Arc<Mutex<Vec<LedgerChanges>>>,
+    /// Those that this process is told of.
+    own: LedgerChanges,
+    /// The kind of which nobody is told.
+    untold: Option<RecordKind>,
+}
+
+impl Notices {
+    /// Tells the other processes of changes.
+    fn tell(&self, steps: &[CommitStep]) {
+        let change = |step: &CommitStep| {
+            let key = step.key();
+            RecordChange {
+                kind: key.kind,
+                principal: key.principal,
+                name: key.name,
+            }
+        };
+        let changes = steps.iter().map(change);
+        let changes: Vec<RecordChange> = changes.filter(|change| Some(change.kind) != self.untold).collect();
+        let told = self.told.lock().unwrap();
+        for other in told.iter().filter(|other| !other.is_same(&self.own)) {
+            other.note_changes(&changes);
+        }
+    }
 }
 
 impl SwitchableLedger {
@@ -77,7 +119,11 @@ impl SwitchableLedger {
             is_shared: Arc::default(),
             told: Arc::default(),
             changes: LedgerChanges::none(),
-            is_killed: AtomicBool::new(false),
+            is_killed: Arc::default(),
+            process: 0,
+            processes: Arc::default(),
+            injected: injection::present_fault(),
+            earlier: Arc::default(),
         })
     }
 
@@ -116,7 +162,11 @@ impl SwitchableLedger {
             questions: Arc::clone(&self.questions),
             keys: Arc::clone(&self.keys),
             is_shared: Arc::clone(&self.is_shared),
-            is_killed: AtomicBool::new(false),
+            is_killed: Arc::default(),
+            process: self.processes.fetch_add(1, Ordering::Relaxed) + 1,
+            processes: Arc::clone(&self.processes),
+            injected: self.injected,
+            earlier: Arc::clone(&self.earlier),
         })
     }
 
@@ -130,26 +180,78 @@ impl SwitchableLedger {
         ledger.replica()
     }
 
-    /// Tells the other processes of changes.
-    fn tell(&self, steps: &[CommitStep]) {
-        let change = |step: &CommitStep| {
-            let key = step.key();
-            RecordChange {
-                kind: key.kind,
-                principal: key.principal,
-                name: key.name,
-            }
-        };
-        let changes: Vec<RecordChange> = steps.iter().map(change).collect();
-        for other in self
-            .told
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|other| !other.is_same(&self.changes))
-        {
-            other.note_changes(&changes);
+    /// Returns the kind of the records for which the ledger breaks this promise.
+    fn injected_kind(&self, breach: Breach) -> Option<RecordKind> {
+        let fault = self.injected.filter(|fault| fault.breach == breach);
+        fault.map(|fault| fault.kind)
+    }
+
+    /// Returns the way to the other processes, by which they are told of changes.
+    fn notices(&self) -> Notices {
+        Notices {
+            told: Arc::clone(&self.told),
+            own: self.changes.clone(),
+            untold: self.injected_kind(Breach::LostNotice),
         }
+    }
+
+    /// Applies a commit, and tells the other processes of it.
+    async fn apply(&self, steps: Vec<CommitStep>, now: Moment) -> CommitResult {
+        if let Some(kind) = self.injected_kind(Breach::StaleRead) {
+            return self.apply_noting(steps, now, kind).await;
+        }
+        let lost = self.injected_kind(Breach::LostCommit);
+        let Some(kind) = lost.or_else(|| self.injected_kind(Breach::LateCommit)) else {
+            let done = self.inner.commit(steps.clone(), now).await;
+            self.notices().tell(&steps);
+            return done;
+        };
+        let kinds: Vec<RecordKind> = steps.iter().map(|step| step.key().kind).collect();
+        let (applied, acknowledged) = injection::split_steps(steps, kind);
+        let done = self.inner.commit(applied.clone(), now).await?;
+        self.notices().tell(&applied);
+        if lost.is_none() && done == CommitOutcome::Done && !acknowledged.is_empty() {
+            let (inner, notices, is_killed) = (Arc::clone(&self.inner), self.notices(), Arc::clone(&self.is_killed));
+            drop(spawn(async move {
+                tokio::time::sleep(LATENESS).await;
+                if !is_killed.load(Ordering::Relaxed) {
+                    drop(inner.commit(acknowledged.clone(), now).await);
+                    notices.tell(&acknowledged);
+                }
+            }));
+        }
+        Ok(injection::outcome_of_all(done, &kinds, kind))
+    }
+
+    /// Applies a commit, and notes the records of this kind that it changes.
+    async fn apply_noting(&self, steps: Vec<CommitStep>, now: Moment, kind: RecordKind) -> CommitResult {
+        let keys = steps.iter().map(|step| *step.key());
+        let keys: Vec<RecordKey> = keys.filter(|key| key.kind == kind).collect();
+        let before = self.inner.read(keys.clone(), now).await?;
+        let done = self.inner.commit(steps.clone(), now).await?;
+        if done == CommitOutcome::Done {
+            self.earlier.note_writes(self.process, keys.into_iter().zip(before));
+        }
+        self.notices().tell(&steps);
+        Ok(done)
+    }
+
+    /// Returns the reply to a read, which is an old one if reads of its kind are.
+    fn read_through<'l, T: Send + 'l>(
+        &'l self,
+        kind: RecordKind,
+        reply: LedgerReply<'l, T>,
+        make_old: impl FnOnce(&EarlierRecords, u64, T) -> T + Send + 'l,
+    ) -> LedgerReply<'l, T> {
+        let is_old = self.injected_kind(Breach::StaleRead) == Some(kind);
+        self.through(Box::pin(async move {
+            let present = reply.await?;
+            Ok(if is_old {
+                make_old(&self.earlier, self.process, present)
+            } else {
+                present
+            })
+        }))
     }
 
     /// Makes every operation take this long.
@@ -224,8 +326,7 @@ impl Ledger for SwitchableLedger {
             if self.damages(&steps) {
                 return Err(LedgerError::Store("a page is damaged".into()));
             }
-            let done = self.inner.commit(steps.clone(), now).await;
-            self.tell(&steps);
+            let done = self.apply(steps, now).await;
             if self.answers_no_commit.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
@@ -257,9 +358,7 @@ impl Ledger for SwitchableLedger {
                 } else if self.damages(&steps) {
                     Err(LedgerError::Store("a page is damaged".into()))
                 } else {
-                    let done = self.inner.commit(steps.clone(), now).await;
-                    self.tell(&steps);
-                    done
+                    self.apply(steps, now).await
                 });
             }
             Ok(results)
@@ -268,7 +367,16 @@ impl Ledger for SwitchableLedger {
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         self.keys.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        self.through(self.inner.read(keys, now))
+        let reply = self.inner.read(keys.clone(), now);
+        let Some(kind) = self.injected_kind(Breach::StaleRead) else {
+            return self.through(reply);
+        };
+        self.read_through(kind, reply, move |earlier, process, present| {
+            let found = keys.iter().zip(present);
+            found
+                .map(|(key, record)| earlier.read_as(process, key, record))
+                .collect()
+        })
     }
 
     fn list_records(
@@ -278,7 +386,10 @@ impl Ledger for SwitchableLedger {
         limit: usize,
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>> {
-        self.through(self.inner.list_records(kind, principal, limit, now))
+        let reply = self.inner.list_records(kind, principal, limit, now);
+        self.read_through(kind, reply, move |earlier, process, present| {
+            earlier.list_principal_as(process, (kind, principal), present)
+        })
     }
 
     fn list_after(
@@ -289,7 +400,10 @@ impl Ledger for SwitchableLedger {
         limit: usize,
         now: Moment,
     ) -> LedgerReply<'_, Vec<PlacedRecord>> {
-        self.through(self.inner.list_after(kind, principal, after, limit, now))
+        let reply = self.inner.list_after(kind, principal, after, limit, now);
+        self.read_through(kind, reply, |earlier, process, present| {
+            earlier.page_as(process, present)
+        })
     }
 
     fn list_principals(
@@ -298,11 +412,18 @@ impl Ledger for SwitchableLedger {
         after: Option<PrincipalHash>,
         limit: usize,
     ) -> LedgerReply<'_, Vec<PrincipalHash>> {
-        self.through(self.inner.list_principals(kind, after, limit))
+        let reply = self.inner.list_principals(kind, after, limit);
+        self.read_through(kind, reply, move |earlier, process, mut present| {
+            present.retain(|principal| earlier.has_any_as(process, kind, *principal));
+            present
+        })
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
-        self.through(self.inner.find_by_index(kind, index, limit, now))
+        let reply = self.inner.find_by_index(kind, index, limit, now);
+        self.read_through(kind, reply, move |earlier, process, present| {
+            earlier.find_index_as(process, (kind, index), present)
+        })
     }
 
     fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {

@@ -278,7 +278,7 @@ fn long_history(calls: usize, has_result: bool) -> String {
 
 /// The look-up of values leaves time for that of results.
 #[tokio::test(start_paused = true)]
-async fn a_long_history_does_not_lose_its_result() {
+pub(crate) async fn a_long_history_does_not_lose_its_result() {
     let mut repairs = Vec::new();
     for calls in [10, 2000] {
         let replicas = Replicas::new(Settings::default(), |builder| {

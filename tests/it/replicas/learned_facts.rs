@@ -233,7 +233,7 @@ const NEWEST: &str = "toolu_01C29q90qw90lq917835lq9";
 
 /// A prefix that the provider has accepted may be cached. Later conversations follow the rule.
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_one_replica_had_accepted_keeps_its_shape_at_the_other() {
+pub(crate) async fn a_conversation_that_one_replica_had_accepted_keeps_its_shape_at_the_other() {
     let (once, mut wrong) = ((200, "1", "none"), Vec::new());
     for dispute in DISPUTES {
         for (one, other) in [(0, 1), (1, 0)] {
@@ -336,7 +336,7 @@ async fn a_value_that_a_provider_wants_back_is_put_back_at_the_other_replica() {
 
 /// The provider has accepted the conversation without its value, so that its prefix stays.
 #[tokio::test(start_paused = true)]
-async fn a_value_that_one_replica_left_out_stays_out_at_the_other() {
+pub(crate) async fn a_value_that_one_replica_left_out_stays_out_at_the_other() {
     let (server, mut put_back) = (VERTEX, Vec::new());
     // The first replica may have seen values of other conversations, or none.
     for knows_values in [true, false] {

@@ -132,7 +132,7 @@ async fn thinking_that_one_replica_found_foreign_is_left_out_at_the_other() {
 
 /// The provider has accepted its own thinking at one replica, and refuses what came later at the other.
 #[tokio::test(start_paused = true)]
-async fn thinking_that_one_replica_had_accepted_stays_at_the_other() {
+pub(crate) async fn thinking_that_one_replica_had_accepted_stays_at_the_other() {
     let replicas = Replicas::new(Settings::default(), |_| ());
     replicas.answer_by(judge);
     let healthy = foreign_thinking::body(&history([turn(7, OWN)]));

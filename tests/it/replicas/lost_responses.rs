@@ -90,7 +90,7 @@ impl Chain {
 
 /// The turns of the conversation came through both replicas.
 #[tokio::test(start_paused = true)]
-async fn a_lost_response_is_left_out_at_either_replica() {
+pub(crate) async fn a_lost_response_is_left_out_at_either_replica() {
     let mut wrong = Vec::new();
     for at in [0, 1] {
         let replicas = replicas();

@@ -65,7 +65,7 @@ async fn replicas_with<const COUNT: usize>(
 /// The replica that answered with the call died with it. Another one gets the result, and dies once it has acknowledged
 /// that. A third one gets the next request.
 #[tokio::test(start_paused = true)]
-async fn a_result_parked_at_one_replica_meets_its_call_at_the_other() {
+pub(crate) async fn a_result_parked_at_one_replica_meets_its_call_at_the_other() {
     let ([dying, one, other], ledgers) = replicas().await;
     let owner = owner(&ask(&one, "s1", &[says("hello")]).await);
     // From now on nothing reaches the ledger any more.
@@ -87,7 +87,7 @@ async fn a_result_parked_at_one_replica_meets_its_call_at_the_other() {
 
 /// One replica passes a compaction on, and dies with its answer. The other one gets the result and the next request.
 #[tokio::test(start_paused = true)]
-async fn a_result_follows_its_conversation_to_the_replica_after_a_compaction() {
+pub(crate) async fn a_result_follows_its_conversation_to_the_replica_after_a_compaction() {
     let ([one, other], ledgers) = replicas().await;
     let mut log = vec![says("go")];
     script_call(&one, &calls(ID));
@@ -106,7 +106,7 @@ async fn a_result_follows_its_conversation_to_the_replica_after_a_compaction() {
 
 /// A result that is too long for the record of its call.
 #[tokio::test(start_paused = true)]
-async fn a_long_result_that_one_replica_got_is_in_the_next_request_of_the_other() {
+pub(crate) async fn a_long_result_that_one_replica_got_is_in_the_next_request_of_the_other() {
     let ([one, other], _) = replicas().await;
     let content = "a long result, ".repeat(200);
     script_call(&one, &calls(ID));
@@ -118,7 +118,7 @@ async fn a_long_result_that_one_replica_got_is_in_the_next_request_of_the_other(
 
 /// A tool that cannot be undone runs for a conversation only if its caller learns of the result without it.
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_one_replica_is_known_to_the_other() {
+pub(crate) async fn a_reader_of_one_replica_is_known_to_the_other() {
     let ([one, other], _) = replicas_with(|builder| {
         let tool = ToolSettings {
             tier: Tier::OneWay,
@@ -145,7 +145,7 @@ async fn a_reader_of_one_replica_is_known_to_the_other() {
 
 /// Whoever listens at one replica learns of a result that another one got.
 #[tokio::test(start_paused = true)]
-async fn a_feed_tells_of_a_result_that_another_replica_got() {
+pub(crate) async fn a_feed_tells_of_a_result_that_another_replica_got() {
     let ([one, other], _) = replicas().await;
     script_call(&one, &calls(ID));
     ask(&one, "s1", &[says("go")]).await;
@@ -166,7 +166,7 @@ async fn a_feed_tells_of_a_result_that_another_replica_got() {
 
 /// The provider rejects a key at one replica, and the other one uses the next key.
 #[tokio::test(start_paused = true)]
-async fn a_cooldown_of_one_replica_holds_at_the_other() {
+pub(crate) async fn a_cooldown_of_one_replica_holds_at_the_other() {
     let ledger = SwitchableLedger::shared(true);
     let one = sharing(&ledger, |ledger| {
         World::with(|builder| {
@@ -251,7 +251,7 @@ impl Store {
 
 /// One replica has seen evidence that the conversation was left, and the other one its next request.
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_goes_on_at_the_other_replica_is_not_cancelled() {
+pub(crate) async fn a_conversation_that_goes_on_at_the_other_replica_is_not_cancelled() {
     for goes_on in [true, false] {
         let ledger = SwitchableLedger::shared(true);
         let (one, other) = (Store::over(&ledger).await, Store::over(&ledger.replica()).await);
@@ -271,7 +271,7 @@ async fn a_conversation_that_goes_on_at_the_other_replica_is_not_cancelled() {
 
 /// The replica that was asked to undo a call dies before it sends the message.
 #[tokio::test(start_paused = true)]
-async fn a_message_of_a_replica_that_died_is_sent_by_the_other_soon() {
+pub(crate) async fn a_message_of_a_replica_that_died_is_sent_by_the_other_soon() {
     let first = SwitchableLedger::shared(true);
     let (one, other) = (Store::over(&first).await, Store::over(&first.replica()).await);
     one.calls().await;
@@ -284,7 +284,7 @@ async fn a_message_of_a_replica_that_died_is_sent_by_the_other_soon() {
 
 /// Two conversations begin at two replicas, and one result of a conversation that was left waits.
 #[tokio::test(start_paused = true)]
-async fn one_of_two_new_conversations_gets_the_result() {
+pub(crate) async fn one_of_two_new_conversations_gets_the_result() {
     let ledger = SwitchableLedger::shared(true);
     let mut takers = Vec::new();
     for (session, store) in [
@@ -303,7 +303,7 @@ async fn one_of_two_new_conversations_gets_the_result() {
 
 /// A link to the task page is made at one replica. It opens the page at the other, until it is revoked.
 #[tokio::test(start_paused = true)]
-async fn a_task_link_of_one_replica_opens_the_page_of_the_other() {
+pub(crate) async fn a_task_link_of_one_replica_opens_the_page_of_the_other() {
     let ledger = SwitchableLedger::shared(true);
     let (one, other) = (Store::over(&ledger).await, Store::over(&ledger.replica()).await);
     let link = TaskLink {
