@@ -214,6 +214,23 @@ async fn a_disk_that_only_reads_loses_no_call() {
     assert_eq!(open_calls(&store, caller).await, 1);
 }
 
+/// A disk that is full for writes still reads. What finds nothing to write ends no pause of what is to be written.
+#[tokio::test(start_paused = true)]
+async fn what_only_reads_ends_no_pause() {
+    let switched = SwitchableLedger::new();
+    switched.fails_commits.store(true, Ordering::Relaxed);
+    // The record of the caller cannot be stored.
+    let (store, _telemetry, caller) = store(&switched);
+    tokio::time::sleep(secs(60)).await;
+    let before = switched.commits.load(Ordering::Relaxed);
+    for _ in 0..60 {
+        store.note_delivered(caller, [[9; 32]]);
+        tokio::time::sleep(secs(1)).await;
+    }
+    let tries = switched.commits.load(Ordering::Relaxed) - before;
+    assert!((5..20).contains(&tries), "one each 5 seconds: {tries}");
+}
+
 /// After a restart, calls are recorded anew that the ledger has already. They need no disk, and are no reason to give up
 /// those that do.
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use antiphon::{
     repair::{CallKey, PinnedResult, Placeholder},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::{Writer, writer},
+    writer::{Subject, Writer, writer},
 };
 use tokio::time::timeout;
 
@@ -181,6 +181,21 @@ async fn a_full_queue_loses_what_matters_least() {
         "{}",
         lines.text()
     );
+}
+
+/// Who waits for a write is told when a full queue loses it, although the store does not answer.
+#[tokio::test(start_paused = true)]
+async fn a_loss_ends_the_wait_for_a_write() {
+    const ROWS: u64 = 200_000;
+    let switched = SwitchableLedger::new();
+    let (writes, _telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
+    switched.stalls.store(true, Ordering::Relaxed);
+    writes.queue_writes((0..ROWS).map(|row| insert(RecordKind::Thinking, row)).collect());
+    let (waiting, lost) = (writes.clone(), Subject::of_record(&key(RecordKind::Thinking, ROWS - 1)));
+    let waiting = spawn(async move { waiting.await_subject(&lost, clock::now() + secs(60)).await });
+    tokio::time::sleep(secs(1)).await;
+    writes.queue_write(insert(RecordKind::Principal, 1));
+    assert!(timeout(secs(1), waiting).await.unwrap().unwrap());
 }
 
 /// What a full queue has kept is stored once the store works.

@@ -477,3 +477,50 @@ async fn an_answer_that_another_replica_has_rolled_back_is_forgotten() {
     tokio::time::sleep(secs(1)).await;
     assert!(one.pin_results(scope(), &placeholder, by()).await.is_empty());
 }
+
+/// A provider has accepted a result while its write was on the way, and another replica has pinned another one that none
+/// has accepted: the accepted one is stored.
+#[tokio::test(start_paused = true)]
+async fn an_accepted_pin_stays_before_one_that_is_not() {
+    let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
+    let ((one, first, _), (other, second, writes)) = (replica(&kept), replica(&kept));
+    let by = clock::now() + secs(1);
+    let placeholder = [(call("a"), PinnedResult::Placeholder(Placeholder::OutcomeUnknown))];
+    let real = [(call("a"), PinnedResult::Result(RealResult::Block("{}".to_owned())))];
+    let scope = || of("sk-one");
+    drop(spawn(first.run()));
+    assert!(one.pin_results(scope(), &placeholder, by).await.is_empty());
+    // Too late for the send, which goes on with its own result.
+    assert!(other.pin_results(scope(), &real, clock::now()).await.is_empty());
+    drop(other.commit_results(scope(), &real));
+    drop(spawn(second.run()));
+    writes.flush().await;
+    let (third, ..) = replica(&kept);
+    let found = third.fetch_results(scope(), &[call("a")], clock::now() + secs(1)).await;
+    assert_eq!(found.unwrap()[&call("a")], real[0].1);
+}
+
+/// The pin of a caller that was not verified is held, and written once another request has verified the caller.
+#[tokio::test(start_paused = true)]
+async fn a_held_pin_is_written_once_its_caller_is_verified() {
+    let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
+    let (writes, task) = writer(Arc::clone(&kept), Telemetry::default());
+    let parts = TableParts::new(&kept, &writes, Telemetry::default());
+    let callers = VerifiedCallers::new(&parts);
+    let settings = RecallSettings {
+        record_ttl: secs(60),
+        stores_client_results: false,
+    };
+    let recall = RecallStore::new(&parts, callers.clone(), Telemetry::default(), settings);
+    drop(spawn(task.run()));
+    let pins = [(call("a"), PinnedResult::Placeholder(Placeholder::OutcomeUnknown))];
+    let by = || clock::now() + secs(1);
+    assert!(recall.pin_results(of("sk-one"), &pins, by()).await.is_empty());
+    writes.flush().await;
+    assert_eq!(rows(&kept).await, 0, "anybody can invent a caller");
+    callers.mark_verified(who("sk-one"));
+    let began = clock::now();
+    assert!(recall.pin_results(of("sk-one"), &pins, by()).await.is_empty());
+    assert!(clock::now() < began + secs(1), "the write is not waited for in vain");
+    assert_eq!(rows(&kept).await, 2, "the caller and the pin");
+}
