@@ -279,6 +279,7 @@ HOMES = ("table/", "writer/")
 KEPT = {
     "late/compactions.rs": "a write adds to what the record has, and replaces nothing",
     "late/posted_results.rs": "a caller's results are loaded as a whole, and a send waits for their commit",
+    "late/readers.rs": "a read extends the life of its record, which a row of a table does not",
     "late/store_inner.rs": "marks of this process, which have no record",
     "ledger/postgres/mod.rs": "the engine's own commits",
     "ledger/sqlite/mod.rs": "the engine's own commits",

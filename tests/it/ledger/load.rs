@@ -12,7 +12,7 @@ use antiphon::{
     repair::{CallKey, PinnedResult, Placeholder},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::{Subject, Writer, writer},
+    writer::{Subject, Update, UpdateSize, Work, WriteTrack, Writer, writer},
 };
 use tokio::time::timeout;
 
@@ -196,6 +196,46 @@ async fn a_loss_ends_the_wait_for_a_write() {
     tokio::time::sleep(secs(1)).await;
     writes.queue_write(insert(RecordKind::Principal, 1));
     assert!(timeout(secs(1), waiting).await.unwrap().unwrap());
+}
+
+/// An update that panics.
+#[derive(Debug)]
+struct Broken(WriteTrack);
+
+impl Update for Broken {
+    fn track(&self) -> WriteTrack {
+        self.0
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        vec![Subject::of_name([1; 32])]
+    }
+
+    fn size(&self) -> UpdateSize {
+        UpdateSize::default()
+    }
+
+    fn lost_records(&self) -> (RecordKind, usize) {
+        (RecordKind::Call, 1)
+    }
+
+    fn begin(self: Arc<Self>) -> Work {
+        panic!("a fault of an update, which this test expects");
+    }
+}
+
+/// An update that panics is lost. All others are done.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_panics_is_lost_alone() {
+    let switched = SwitchableLedger::new();
+    let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
+    for track in [WriteTrack::Awaited, WriteTrack::Reading, WriteTrack::Behind] {
+        writes.queue(Broken(track));
+        writes.queue_write(insert(RecordKind::Thinking, track as u64));
+    }
+    writes.flush().await;
+    assert_eq!((lost_of(&telemetry, RecordKind::Call), lost(&telemetry)), (3, 3));
+    assert_eq!(count(&*switched).await, 3);
 }
 
 /// What a full queue has kept is stored once the store works.

@@ -177,7 +177,8 @@ async fn a_cooldown_waits_for_the_database() {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("the other replica does not learn of the cooldown");
+    let stored = stored_cooldowns(&url).await;
+    panic!("the other replica does not learn of the cooldown, of which the database has {stored}");
 }
 
 /// What only one replica sees, such as a provider that it cannot reach, puts no key into cooldown.

@@ -119,7 +119,7 @@ impl QueuedSize {
     }
 }
 
-/// What has become of updates that were added.
+/// The outcome of adding updates.
 #[derive(Debug, Default)]
 pub(super) struct Added {
     /// `true` if the last one is queued.
@@ -131,7 +131,7 @@ pub(super) struct Added {
 }
 
 impl Added {
-    /// Adds what has become of a later update.
+    /// Adds the outcome of a later update.
     pub(super) fn join(&mut self, later: Self) {
         self.is_queued = later.is_queued;
         self.lost.extend(later.lost);

@@ -1,6 +1,10 @@
 //! The task that does the queued updates.
 
-use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,7 +28,7 @@ const AWAITED_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two log lines about lost updates.
 const LOSS_LOG_PAUSE: Duration = Duration::from_secs(60);
 
-/// The task. It runs until all handles are dropped and the queue is empty.
+/// The task. It runs until all handles are dropped and the queue is empty. An update that panics is lost, and no other.
 #[derive(Debug)]
 pub struct WriterTask {
     ledger: Arc<dyn Ledger>,
@@ -61,8 +65,11 @@ struct EndedTries {
 }
 
 enum Tries {
-    /// One call of the ledger with the commits of several updates, and their number for each.
-    Batch(Vec<(PendingUpdate, usize)>, Result<Vec<CommitResult>, LedgerError>),
+    /// One call of the ledger with the commits of several updates, and their number for each. `None` for one that panicked.
+    Batch(
+        Vec<(PendingUpdate, Option<usize>)>,
+        Result<Vec<CommitResult>, LedgerError>,
+    ),
     Single(PendingUpdate, Result<bool, UpdateError>),
 }
 
@@ -157,9 +164,14 @@ impl WriterTask {
             let latest = if probes_latest { queue.take_latest(track) } else { None };
             let pending = latest.or_else(|| queue.take_one(track, now))?;
             drop(queue);
-            let work = Arc::clone(&pending.update).begin();
-            let ledger = Arc::clone(&self.ledger);
-            let done = async move { ended(Tries::Single(pending, do_work(&*ledger, work).await)) };
+            let (update, ledger) = (Arc::clone(&pending.update), Arc::clone(&self.ledger));
+            let work = AssertUnwindSafe(async move { do_work(&*ledger, update.begin()).await }).catch_unwind();
+            let done = async move {
+                let done = work
+                    .await
+                    .unwrap_or_else(|_| Err(UpdateError::Final("it panicked".into())));
+                ended(Tries::Single(pending, done))
+            };
             return Some(done.boxed());
         }
         let batch = self.queue.lock().take_batch(track, now);
@@ -168,15 +180,17 @@ impl WriterTask {
         }
         let mut all = Vec::new();
         let begun = batch.into_iter().map(|pending| {
-            let commits = match Arc::clone(&pending.update).begin() {
+            let update = Arc::clone(&pending.update);
+            let work = catch_unwind(AssertUnwindSafe(|| update.begin()));
+            let commits = work.ok().map(|work| match work {
                 Work::Commits(commits) => commits,
                 work @ (Work::Nothing | Work::Change(_)) => {
                     debug_assert!(matches!(work, Work::Nothing), "an update of this track needs no read");
                     Vec::new()
                 }
-            };
-            let count = commits.len();
-            all.extend(commits);
+            });
+            let count = commits.as_ref().map(Vec::len);
+            all.extend(commits.into_iter().flatten());
             (pending, count)
         });
         let begun: Vec<_> = begun.collect();
@@ -206,7 +220,7 @@ impl WriterTask {
 
     fn end_batch(
         &mut self,
-        batch: Vec<(PendingUpdate, usize)>,
+        batch: Vec<(PendingUpdate, Option<usize>)>,
         results: Result<&[CommitResult], &LedgerError>,
         successes: u64,
     ) {
@@ -220,15 +234,18 @@ impl WriterTask {
         self.note_outcome(is_stored, is_stored || (has_recovered && results.is_ok()));
         let mut rest = done;
         for (pending, count) in batch {
-            let (own, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            let (own, later) = rest.split_at_checked(count.unwrap_or_default()).unwrap_or((rest, &[]));
             rest = later;
-            let (end, error) = match results {
-                Ok(_) if count == 0 => (TryEnd::Done, None),
-                Ok(_) => {
-                    let error = own.iter().find_map(|result| result.as_ref().err());
-                    (pending.update.end_commits(Ok(own)), error)
+            let of_update = results.map(|_| own);
+            let error = own.iter().find_map(|result| result.as_ref().err());
+            let error = results.err().or(error);
+            let end = match (count, results) {
+                (None, _) => TryEnd::Refused,
+                (Some(0), Ok(_)) => TryEnd::Done,
+                (Some(_), _) => {
+                    let end = catch_unwind(AssertUnwindSafe(|| pending.update.end_commits(of_update)));
+                    end.unwrap_or(TryEnd::Refused)
                 }
-                Err(error) => (pending.update.end_commits(Err(error)), Some(error)),
             };
             self.end_try(
                 pending,
