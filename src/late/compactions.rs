@@ -8,7 +8,7 @@ use super::{
     LateError,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
-    update::{LateUpdate, queue_update},
+    update::{LateUpdate, queue_with_end},
 };
 use crate::{
     auth::{Caller, Principal},
@@ -106,7 +106,7 @@ impl Compactions {
             lane,
             calls: calls.into(),
         };
-        queue_update(&self.0.writer, &self.0.telemetry, &self.0, update)
+        queue_with_end(&self.0.writer, &self.0.telemetry, &self.0, update)
     }
 
     /// Returns the lane's calls that a compaction may have removed.

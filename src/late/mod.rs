@@ -98,7 +98,6 @@ use crate::{
     session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::UpdateEnd,
 };
 use matching::Service;
 use store_inner::LateStoreInner;
@@ -236,7 +235,7 @@ impl LateStore {
     }
 
     /// Waits until everything that is queued for the ledger now is done or lost.
-    pub async fn flush_jobs(&self) {
+    pub async fn flush_updates(&self) {
         self.0.writer.flush().await;
     }
 
@@ -305,8 +304,9 @@ impl LateStore {
     }
 
     /// Queues an update of the store, if it is used. Does not wait.
-    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) -> Option<UpdateEnd> {
-        let queue = || update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
-        self.is_used().then(queue)?
+    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) {
+        if self.is_used() {
+            update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
+        }
     }
 }

@@ -63,8 +63,7 @@ impl Readers {
         }
         self.0.noted.insert(&principal, now);
         let update = StoreRead { principal, at: now };
-        // Nobody waits for it.
-        drop(queue_update(&self.0.writer, &self.0.telemetry, &self.0, update));
+        queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
     }
 
     /// Returns `true` if a caller has read in the last 7 days.

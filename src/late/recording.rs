@@ -10,7 +10,7 @@ use super::{
     matching, parking, record_names,
     records::{RecordedCall, RecordedCallState},
     retention::retained_until,
-    update::{LateUpdate, call_subject},
+    update::{LateUpdate, call_subject, queue_with_end},
 };
 use crate::{
     auth::Caller,
@@ -93,7 +93,7 @@ impl LateStore {
         if new_records.is_empty() {
             return None;
         }
-        self.queue_update(RecordCalls(new_records))
+        queue_with_end(&self.0.writer, &self.0.telemetry, &self.0, RecordCalls(new_records))
     }
 }
 

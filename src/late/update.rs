@@ -1,6 +1,9 @@
 //! Changes of late results that the background writer makes.
 
-use std::sync::{Arc, Weak};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use super::{LateError, record_names::call_index};
 use crate::{
@@ -46,8 +49,18 @@ struct QueuedLateUpdate<U: LateUpdate> {
     update: U,
 }
 
-impl<U: LateUpdate> std::fmt::Debug for QueuedLateUpdate<U> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<U: LateUpdate> QueuedLateUpdate<U> {
+    fn new(telemetry: &Telemetry, feature: &Arc<U::Feature>, update: U) -> Self {
+        Self {
+            feature: Arc::downgrade(feature),
+            telemetry: telemetry.clone(),
+            update,
+        }
+    }
+}
+
+impl<U: LateUpdate> fmt::Debug for QueuedLateUpdate<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // It may contain the client's answer, which never reaches a log.
         f.write_str("QueuedLateUpdate")
     }
@@ -108,12 +121,18 @@ pub(super) fn queue_update<U: LateUpdate>(
     telemetry: &Telemetry,
     feature: &Arc<U::Feature>,
     update: U,
+) {
+    writer.queue(QueuedLateUpdate::new(telemetry, feature, update));
+}
+
+/// As [`queue_update`]. Returns the end of the update, or `None` if it is lost at once.
+pub(super) fn queue_with_end<U: LateUpdate>(
+    writer: &Writer,
+    telemetry: &Telemetry,
+    feature: &Arc<U::Feature>,
+    update: U,
 ) -> Option<UpdateEnd> {
-    writer.queue_with_end(QueuedLateUpdate {
-        feature: Arc::downgrade(feature),
-        telemetry: telemetry.clone(),
-        update,
-    })
+    writer.queue_with_end(QueuedLateUpdate::new(telemetry, feature, update))
 }
 
 /// Returns the subject of all calls with this id.

@@ -68,8 +68,7 @@ impl Outbox {
     /// Queues the storing of a message, or its removal. Does not wait.
     pub(super) fn queue_change(&self, key: RecordKey, message: Option<OutgoingRecord>) {
         let change = MessageChange { key, message };
-        // Nobody waits for it.
-        drop(queue_update(&self.0.writer, &self.0.telemetry, &self.0, change));
+        queue_update(&self.0.writer, &self.0.telemetry, &self.0, change);
     }
 
     /// Stores a message in place of an earlier one of its name, and schedules it.

@@ -524,7 +524,7 @@ mod tests {
         journal: PinJournal,
         store: Store,
         cache: HashMap<RecordKey, PinnedRow>,
-        /// What the writer is to ask for.
+        /// Entries that the writer is to ask for.
         queued: Vec<RecordKey>,
         running: Vec<(RecordKey, Vec<CommitStep>)>,
         wanted: HashMap<RecordKey, PinnedRow>,

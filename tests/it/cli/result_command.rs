@@ -113,7 +113,7 @@ impl World {
             .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
             .await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
-        self.app.late.flush_jobs().await;
+        self.app.late.flush_updates().await;
         answer.header("x-antiphon-owner").unwrap().to_owned()
     }
 

@@ -98,7 +98,7 @@ async fn a_call_has_the_id_of_its_answer_whichever_is_recorded_first() {
         let late = running(&ledger, settings);
         let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
         late.callers().mark_verified(caller);
-        late.flush_jobs().await;
+        late.flush_updates().await;
         for (id, is_emitted) in order {
             let call = ObservedCall {
                 lane: None,
@@ -113,7 +113,7 @@ async fn a_call_has_the_id_of_its_answer_whichever_is_recorded_first() {
                 is_emitted,
             };
             late.record_calls(caller, [call]);
-            late.flush_jobs().await;
+            late.flush_updates().await;
         }
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
         let records = ledger.list_records(RecordKind::Call, principal, 9, now).await.unwrap();

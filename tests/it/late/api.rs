@@ -90,7 +90,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         is_emitted: true,
     };
     app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
-    app.late.flush_jobs().await;
+    app.late.flush_updates().await;
 }
 
 pub(crate) async fn ask(app: &App, path: &str, fields: &[(&str, &str)], body: &str) -> Message {
@@ -531,7 +531,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);
-    app.late.flush_jobs().await;
+    app.late.flush_updates().await;
     is(&ask(&app, "sessions/s1/close", BEN, "").await, 200, "closed");
     is(&ask(&app, "sessions/s1/close", ANN, "").await, 200, "closed");
     is(
@@ -540,7 +540,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         "settled",
     );
     app.late.record_calls(Caller::of_account(ann), [call(OTHER)]);
-    app.late.flush_jobs().await;
+    app.late.flush_updates().await;
     is(
         &post(&app, OTHER, TOOLS, &json!({ "content": 1 })).await,
         200,

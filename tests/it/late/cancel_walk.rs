@@ -128,7 +128,7 @@ impl Walk {
         let (late, writer) = over(&ledger, settings(), telemetry.clone());
         drop(spawn(writer.run()));
         late.callers().mark_verified(Self::caller(&late));
-        late.flush_jobs().await;
+        late.flush_updates().await;
         let dispatcher = Dispatcher::of_store(&late);
         dispatcher.load().await;
         let (messages, due) = mpsc::channel(1);
@@ -200,7 +200,7 @@ impl Walk {
             }
             _ => self.restarts().await,
         }
-        self.late.flush_jobs().await;
+        self.late.flush_updates().await;
         self.dispatch().await;
     }
 
@@ -403,7 +403,7 @@ impl Walk {
 
     async fn restarts(&mut self) {
         // Evidence is stored some milliseconds after it was seen.
-        self.late.flush_jobs().await;
+        self.late.flush_updates().await;
         self.ledger = self.ledger.restart();
         (self.late, self.dispatcher, self.due) = Self::open(&self.ledger, &self.telemetry).await;
         let now = Instant::now();
@@ -445,7 +445,7 @@ impl Walk {
             }
             self.answers(&message).await;
             // A silence may be noticed only now.
-            self.late.flush_jobs().await;
+            self.late.flush_updates().await;
         }
         let lost = self.calls.iter().find(|(_, call)| self.is_overdue(call));
         assert!(lost.is_none(), "a cancel is lost: {lost:?}");

@@ -89,7 +89,7 @@ async fn a_slow_disk_keeps_up_with_60_calls_a_second() {
         tokio::time::sleep(secs(1)).await;
     }
     let began = clock::now();
-    store.flush_jobs().await;
+    store.flush_updates().await;
     assert!(clock::now() - began < secs(3), "it keeps up");
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 0, "each was recorded, then answered");
@@ -143,7 +143,7 @@ async fn a_job_that_fails_alone_delays_no_other() {
         store.record_calls(caller, [observed(number)]);
         tokio::time::sleep(secs(1)).await;
     }
-    store.flush_jobs().await;
+    store.flush_updates().await;
     assert_eq!(sample(&telemetry, "antiphon_ledger_lost_total{kind=\"call\"}"), 1);
     // With the record of the caller.
     assert_eq!(switched.usage().await.unwrap().records, 320);
@@ -171,7 +171,7 @@ async fn many_jobs_that_fail_alone_delay_no_other() {
         tokio::time::sleep(secs(1)).await;
     }
     assert_eq!(sample(&telemetry, "antiphon_ledger_lost_total{kind=\"call\"}"), DAMAGED);
-    timeout(secs(1), store.flush_jobs()).await.unwrap();
+    timeout(secs(1), store.flush_updates()).await.unwrap();
     assert_eq!(switched.usage().await.unwrap().records, 401);
 }
 
@@ -190,7 +190,7 @@ async fn an_outage_loses_no_call() {
         tokio::time::sleep(secs(1)).await;
     }
     switched.fails.store(false, Ordering::Relaxed);
-    store.flush_jobs().await;
+    store.flush_updates().await;
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 100);
 }
@@ -209,7 +209,7 @@ async fn a_disk_that_only_reads_loses_no_call() {
         tokio::time::sleep(secs(1)).await;
     }
     switched.fails_commits.store(false, Ordering::Relaxed);
-    store.flush_jobs().await;
+    store.flush_updates().await;
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 1);
 }
@@ -240,7 +240,7 @@ async fn calls_that_are_recorded_already_lose_no_call() {
     for number in 1..=250 {
         first.record_calls(caller, [observed(number)]);
     }
-    first.flush_jobs().await;
+    first.flush_updates().await;
     let (second, telemetry, caller) = store(&switched);
     *switched.damaged.lock().unwrap() =
         Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m00000")));
@@ -250,7 +250,7 @@ async fn calls_that_are_recorded_already_lose_no_call() {
         tokio::time::sleep(secs(1)).await;
     }
     *switched.damaged.lock().unwrap() = None;
-    second.flush_jobs().await;
+    second.flush_updates().await;
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(switched.usage().await.unwrap().records, 252);
 }
@@ -278,7 +278,7 @@ async fn a_flood_loses_notes_before_calls() {
     assert_eq!(lines.text().matches("queue of background writes").count(), 1);
     assert!((76..84).contains(&lost_notes()), "for the calls: {}", lost_notes());
     switched.fails.store(false, Ordering::Relaxed);
-    store.flush_jobs().await;
+    store.flush_updates().await;
     // With the record of the caller.
     assert_eq!(switched.usage().await.unwrap().records, 5_001);
 }

@@ -97,7 +97,7 @@ pub(super) async fn record(late: &LateStore, name: &str, session: &str, id: &str
         is_emitted: true,
     };
     late.record_calls(caller, [call]);
-    late.flush_jobs().await;
+    late.flush_updates().await;
 }
 
 pub(super) async fn claim(app: &App, body: &Value) -> Message {

@@ -309,12 +309,12 @@ impl World {
             80..90 => self.lookup().await,
             90..98 => self.outstanding().await,
             _ => {
-                self.late.flush_jobs().await;
+                self.late.flush_updates().await;
                 self.late = late::running(&self.ledger, self.settings.clone());
                 self.mark_callers_verified();
             }
         }
-        self.late.flush_jobs().await;
+        self.late.flush_updates().await;
     }
 
     fn record(&mut self) {

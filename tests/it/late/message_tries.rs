@@ -150,7 +150,7 @@ async fn with_calls(
     let late = running(&shared, settings);
     let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
     late.callers().mark_verified(caller);
-    late.flush_jobs().await;
+    late.flush_updates().await;
     let observed = calls.iter().map(|(id, tool)| ObservedCall {
         lane: None,
         session: None,
@@ -164,7 +164,7 @@ async fn with_calls(
         is_emitted: true,
     });
     late.record_calls(caller, observed.collect::<Vec<_>>());
-    late.flush_jobs().await;
+    late.flush_updates().await;
     (late, caller)
 }
 

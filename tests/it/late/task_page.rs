@@ -307,7 +307,7 @@ async fn a_list_of_many_calls_has_every_task_once() {
     let late = running(&durable(), settings);
     let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
     late.callers().mark_verified(caller);
-    late.flush_jobs().await;
+    late.flush_updates().await;
     for number in 0..700 {
         let id = format!("call_{number}");
         let call = ObservedCall {
@@ -335,7 +335,7 @@ async fn a_list_of_many_calls_has_every_task_once() {
             late.note_client_result(caller, lane, answered, None);
         }
     }
-    late.flush_jobs().await;
+    late.flush_updates().await;
     let (mut found, mut after) = (Vec::new(), Some(TaskCursor::Intents(0)));
     let mut pages = 0;
     while let Some(cursor) = after {

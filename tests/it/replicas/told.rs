@@ -211,7 +211,7 @@ impl Store {
         let dispatcher = Dispatcher::of_store(&late);
         let store = Self { late, dispatcher };
         store.late.callers().mark_verified(store.caller());
-        store.late.flush_jobs().await;
+        store.late.flush_updates().await;
         store.dispatcher.load().await;
         store
     }
@@ -239,7 +239,7 @@ impl Store {
             is_emitted: true,
         };
         self.late.record_calls(self.caller(), [call]);
-        self.late.flush_jobs().await;
+        self.late.flush_updates().await;
     }
 
     /// Returns the message that is sent within this time. `None` if none is.
@@ -257,12 +257,12 @@ pub(crate) async fn a_conversation_that_goes_on_at_the_other_replica_is_not_canc
         let (one, other) = (Store::over(&ledger).await, Store::over(&ledger.replica()).await);
         one.calls().await;
         one.late.note_session_closed(one.caller(), "s1");
-        one.late.flush_jobs().await;
+        one.late.flush_updates().await;
         if goes_on {
             let request = (other.caller(), other.lane());
             let shows = |_: &[u8], _: &dyn Fn() -> bool| CallEvidence::GoesOn;
             other.late.cancels().note_request(request, ID.as_bytes(), true, shows);
-            other.late.flush_jobs().await;
+            other.late.flush_updates().await;
         }
         let is_cancelled = one.sent_within(secs(10)).await.is_some();
         assert_eq!(is_cancelled, !goes_on, "a conversation that goes on: {goes_on}");

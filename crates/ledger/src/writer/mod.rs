@@ -12,7 +12,7 @@
 mod failures;
 mod loss_order;
 mod queue;
-mod row_write;
+mod record_steps;
 mod shared_queue;
 mod task;
 
@@ -34,7 +34,7 @@ use crate::{
     ledger::{CommitResult, CommitStep, Contended, LedgerError, RecordKey, RecordKind, RecordName, TimedCommit},
 };
 use queue::Added;
-use row_write::RecordSteps;
+use record_steps::RecordSteps;
 use shared_queue::SharedQueue;
 pub use task::{WriterTask, writer};
 

@@ -35,7 +35,7 @@ pub(super) struct PendingUpdate {
     pub(super) update: Arc<dyn Update>,
     track: WriteTrack,
     position: u64,
-    /// What it is about, each subject once.
+    /// Its subjects, each once.
     subjects: Box<[Subject]>,
     /// The number of its subjects of which an earlier update has not ended.
     blockers: usize,
@@ -454,7 +454,7 @@ impl UpdateQueue {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Work, row_write::ROW_BYTES},
+        super::{Work, record_steps::ROW_BYTES},
         *,
     };
     use crate::{clock, ledger::RecordKind};

@@ -1,4 +1,4 @@
-//! Writes of rows that need no read.
+//! Steps of one record that need no read, as an update.
 
 use std::sync::Arc;
 
