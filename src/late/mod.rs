@@ -276,7 +276,7 @@ impl LateStore {
     /// Returns the number of results that wait for the caller, from memory: 0 until they were loaded.
     pub fn waiting_count(&self, caller: Caller) -> usize {
         if self.is_used() {
-            self.0.posted.count_waiting(caller.principal(), clock::unix_time())
+            self.0.posted.count_waiting(caller.principal())
         } else {
             0
         }
@@ -284,7 +284,7 @@ impl LateStore {
 
     /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.
     pub fn has_posted(&self, caller: Caller) -> bool {
-        self.is_used() && self.0.posted.has_any(caller.principal(), clock::unix_time())
+        self.is_used() && self.0.posted.has_any(caller.principal())
     }
 
     /// Runs the tasks that keep memory up to date, until all other handles are dropped. Until they have read the callers

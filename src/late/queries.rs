@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::{
     LateError, LateStore,
     calls::{CallQuery, FoundResult},
     matching,
     page::{ListCursor, Page, PageScan},
-    posted_results::{Reading, delivery_value},
+    posted_results::delivery_value,
     read_result::ReadResult,
     record_names,
     records::{RecordedCall, StoredContent},
@@ -23,12 +23,11 @@ use crate::{
     },
     repair::is_strong,
     session::LaneId,
+    table::ReadEffort,
 };
 
 /// Timeout of the read behind [`LateStore::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after a failed read of a caller's posted results in which no exchange reads them again.
-const LOAD_COOLDOWN: Duration = Duration::from_secs(5);
 
 /// A recorded call with its posted result, and the name of its record.
 pub type NamedResult = (RecordName, RecordedCall);
@@ -229,80 +228,22 @@ impl LateStore {
         if !self.is_used() || !caller.is_authenticated() {
             return Ok(());
         }
-        if is_patient {
-            self.0.load_cooldowns.remove(&caller.principal());
-        }
-        let is_fresh = is_patient && !self.0.ledger.is_exclusive();
-        self.count_unread(read_all_posted(self, caller, is_fresh, by).await)
-    }
-}
-
-/// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
-async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
-    let principal = caller.principal();
-    let may_have = late.0.record_owners.may_have(RecordKind::Delivery, principal);
-    // Anyone can send an invented credential: only a verified caller's results are read.
-    match late.0.callers.verify(caller, by).await {
-        Ok(true) => {}
-        Err(Unread) if may_have => return Err(Unread),
-        Ok(false) | Err(Unread) => return Ok(()),
-    }
-    let posted = &late.0.posted;
-    // The stamp first, so that a change during the reading is not taken for one that was read. The reading before the
-    // question, so that a result that is posted meanwhile is not lost.
-    let stamp = late.0.changes.stamp(principal);
-    let Some(mut reading) = posted.begin_read(principal, stamp, is_fresh) else {
-        return Ok(());
-    };
-    if !is_fresh && !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
-        posted.end_read(principal, reading);
-        return Ok(());
-    }
-    let read = read_pages(late, principal, &mut reading, by).await;
-    if read.is_ok() {
-        posted.end_read(principal, reading);
-    } else {
-        // A later exchange goes on after the pages that were read.
-        posted.keep_unfinished(principal, reading);
-    }
-    read
-}
-
-/// Reads the pages of a reading that it lacks.
-async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Reading, by: Instant) -> Result<(), Unread> {
-    // Healthy requests must not wait for a failed ledger one after the other.
-    let until = late.0.load_cooldowns.get(&principal);
-    if until.is_some_and(|until| clock::now() < until) {
-        return Err(Unread);
-    }
-    loop {
-        let (hash, now) = (*principal.as_bytes(), clock::unix_time());
-        let list = late
-            .0
-            .ledger
-            .list_after(RecordKind::Delivery, hash, reading.after(), ROWS_MAX, now);
-        let Ok(Ok(page)) = timeout_at(by, list).await else {
-            late.0.load_cooldowns.insert(&principal, clock::now() + LOAD_COOLDOWN);
-            return Err(Unread);
+        let effort = if is_patient {
+            ReadEffort::Fresh
+        } else {
+            ReadEffort::Usual
         };
-        reading.add_page(&page);
-        if page.len() < ROWS_MAX {
-            return Ok(());
-        }
+        self.count_unread(self.0.posted.load(caller.principal(), effort, by).await)
     }
 }
 
 impl LateStore {
     /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
     pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
-        // The caller asks for nothing else, so that a cooldown does not count.
-        self.0.load_cooldowns.remove(&caller.principal());
         let by = clock::now() + COUNT_TIMEOUT;
-        let is_fresh = !self.0.ledger.is_exclusive();
-        if self
-            .count_unread(read_all_posted(self, caller, is_fresh, by).await)
-            .is_err()
-        {
+        // The caller asks for nothing else, so that a cooldown does not count.
+        let read = self.0.posted.load(caller.principal(), ReadEffort::Fresh, by).await;
+        if self.count_unread(read).is_err() {
             // Unknown is not none.
             return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
         }

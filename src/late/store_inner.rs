@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use super::{
     awaited_calls::AwaitedTable, cancels::WatchedLanes, compactions::Compactions, feed::FeedSender,
     match_queue::MatchQueue, matching::Service, outbox::Outbox, posted_results::PostedResults, readers::Readers,
@@ -49,8 +47,6 @@ pub(super) struct LateStoreInner {
     /// The callers with posted results or compacted calls, and the services with parked results.
     pub(super) record_owners: RecordOwners,
     pub(super) feed: FeedSender,
-    /// The end of each caller's cooldown after a failed read of its posted results.
-    pub(super) load_cooldowns: DigestCache<Principal, Instant>,
     pub(super) readers: Readers,
     /// Calls whose posted results were put into a request while the ledger failed, with the digests of the results.
     pub(super) in_requests: DigestCache<RecordKey, [u8; 32]>,
@@ -86,6 +82,7 @@ impl LateStoreInner {
         let has_carry_over = settings.tools.values().any(|tool| tool.carries_over);
         let record_owners = RecordOwners::new(OWNED_KINDS, ledger.changes());
         let compacted = (callers.clone(), record_owners.clone());
+        let posted = PostedResults::new(parts, &callers, record_owners.clone());
         let of_calls = (settings.ttl, !settings.services.is_empty());
         Self {
             compactions: Compactions::new(parts, compacted, telemetry.clone(), of_calls),
@@ -101,11 +98,10 @@ impl LateStoreInner {
             principals,
             recorded: bounded_cache(),
             left_at: bounded_cache(),
-            posted: PostedResults::default(),
+            posted,
             record_owners,
             changes: ledger.changes(),
             feed: FeedSender::default(),
-            load_cooldowns: bounded_cache(),
             in_requests: bounded_cache(),
             awaited: AwaitedTable::default(),
             match_queue: Arc::default(),

@@ -278,13 +278,12 @@ HOMES = ("table/", "writer/")
 # The reason of each cache and queue outside of them.
 KEPT = {
     "late/compactions.rs": "a write adds to what the record has, and replaces nothing",
-    "late/posted_results.rs": "a caller's results are loaded as a whole, and a send waits for their commit",
     "late/readers.rs": "a read extends the life of its record, which a row of a table does not",
     "late/store_inner.rs": "marks of this process, which have no record",
     "ledger/postgres/mod.rs": "the engine's own commits",
     "ledger/sqlite/mod.rs": "the engine's own commits",
     "proxy/fact_memory.rs": "what a caller's facts mean together; the facts are a table",
-    "recall/appended_texts.rs": "a caller's texts are loaded as a whole, and a send waits for their commit",
+    "recall/appended_texts.rs": "texts of requests that wait for their provider, whatever a read of the ledger finds",
     "recall/object_owners.rs": "ids that were just looked up in vain, for a shared ledger that is asked twice",
     "recall/pinned_results/mod.rs": "the journal decides before a write, and the head of an answer waits for it",
     "recall/response_chains.rs": "callers that continue from responses, and chains that wait for a read of their parent",

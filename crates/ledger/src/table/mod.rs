@@ -8,9 +8,13 @@
 //! * A row that memory does not know for certain is read, all of a request in one read. Nothing is read for a principal that
 //!   has no rows, or that no provider has accepted.
 //! * A row that another process may have changed is read again once the ledger tells of a change.
+//!
+//! [`RowSets`] have all rows of a principal in memory, for what is asked as a whole.
 
 mod daily_writes;
 mod row;
+mod row_set;
+mod row_sets;
 mod verified_callers;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -20,6 +24,8 @@ use tokio::time::{Instant, timeout_at};
 pub use daily_writes::DailyWrites;
 use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
+pub use row_set::{RowSet, SetChange, SetRow};
+pub use row_sets::{ReadEffort, RowSets, SetDepth, SetMemory, SetPolicy};
 pub use verified_callers::VerifiedCallers;
 
 use antiphon_core::digest::digest_of;
@@ -485,7 +491,7 @@ mod tests {
     };
 
     #[derive(Debug)]
-    struct NoCounter;
+    pub(super) struct NoCounter;
 
     impl LedgerCounter for NoCounter {
         fn count_lost_write(&self, _kind: RecordKind) {}
@@ -511,8 +517,8 @@ mod tests {
         }
     }
 
-    const WHO: Principal = Principal::from_bytes([7; 32]);
-    const STRANGER: Principal = Principal::from_bytes([8; 32]);
+    pub(super) const WHO: Principal = Principal::from_bytes([7; 32]);
+    pub(super) const STRANGER: Principal = Principal::from_bytes([8; 32]);
     const NAME: RecordName = [1; 32];
 
     /// A process: its table, the callers that it has verified, and its queue of writes.
