@@ -2,36 +2,29 @@
 //!
 //! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes};
 use tokio::time::{Instant, timeout_at};
 
-use super::{RecallStore, RecallStoreState};
+use super::RecallStore;
 use crate::{
     auth::{Caller, Principal},
     clock,
-    digest_cache::{DigestCache, EntryChange, Lifetime},
+    digest_cache::{DigestCache, Lifetime},
     ledger::{
-        self, ChangeStamp, CommitOutcome, CommitStep, FIRST_VERSION, Moment, ROWS_MAX, Record, RecordKey, RecordKind,
-        RecordName, Unread,
+        CommitOutcome, CommitStep, FIRST_VERSION, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners,
+        Unread,
     },
     repair::{Anchor, LateText},
+    table::{
+        ReadEffort, RowSet, RowSets, SetChange, SetDepth, SetMemory, SetPolicy, SetRow, StoredRow, TableParts,
+        VerifiedCallers,
+    },
 };
 
 /// The limit of the texts in memory, in bytes. The texts of an evicted caller are read again.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that a text counts in addition to its length.
-const TEXT_OVERHEAD_BYTES: usize = 192;
-/// The cooldown of the ledger for a caller after an error or a timeout of a read.
-const LEDGER_COOLDOWN: Duration = Duration::from_secs(5);
-/// Callers in a cooldown. A forgotten one waits once more.
-const COOLDOWNS_MAX: u64 = 10_000;
 /// Texts of requests that wait for their provider. One that was forgotten stays, whatever becomes of its request.
 const UNACCEPTED_MAX: u64 = 10_000;
 /// Time for which such a text is known: longer than any exchange.
@@ -119,31 +112,56 @@ impl AppendedText {
     }
 }
 
-/// Texts by the anchor of their message.
-type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
-
-/// The texts of one caller, as far as they were read.
-#[derive(Clone, Debug, Default)]
-struct TextsOfCaller {
-    by_anchor: TextsByAnchor,
-    /// Those that no removal by this process concerns: a provider has accepted them, or another process has stored them.
-    lasting: HashSet<Anchor>,
-    /// `true` if these are all: no other anchor of this caller has a text.
-    is_complete: bool,
-    /// The state of the ledger that was read.
-    read_at: Option<ChangeStamp>,
-    /// The number of changes by this process since then.
-    own_changes: u64,
+/// A text in memory.
+#[derive(Clone, Debug)]
+pub(super) struct TextRow {
+    appended: Arc<AppendedText>,
+    /// The time of its record: one with another time is of another process.
+    made_at: Moment,
+    until: Moment,
+    /// `true` if a provider has accepted it. Its record then has a later version, and no removal concerns it.
+    is_accepted: bool,
 }
 
-/// The texts of those callers whose texts were read.
+impl StoredRow for TextRow {
+    fn encode(&self) -> Option<Bytes> {
+        self.appended.encode()
+    }
+
+    fn decode(record: &Record) -> Option<Self> {
+        Some(Self {
+            appended: Arc::new(AppendedText::decode(&record.value)?),
+            made_at: record.made_at,
+            until: record.expires_at,
+            is_accepted: record.version > FIRST_VERSION,
+        })
+    }
+
+    fn merged(self, read: Self) -> Self {
+        Self {
+            // The write that says so may still be on its way.
+            is_accepted: read.is_accepted || self.is_accepted && self.made_at == read.made_at,
+            ..read
+        }
+    }
+
+    fn byte_len(&self) -> usize {
+        self.appended.byte_len()
+    }
+}
+
+impl SetRow for TextRow {
+    fn until(&self) -> Moment {
+        self.until
+    }
+}
+
+/// The texts of callers, and of requests that no provider has accepted yet.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    by_caller: DigestCache<Caller, Arc<TextsOfCaller>>,
-    /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
-    /// failed ledger one after the other.
-    cooldowns: DigestCache<Caller, Instant>,
-    /// The texts of requests that no provider has accepted yet.
+    texts: RowSets<TextRow>,
+    /// The texts that requests of this process have stored. A removal may still be on its way to the ledger, and a set that
+    /// is read meanwhile finds the record.
     unaccepted: DigestCache<(Principal, Anchor), OwnText>,
 }
 
@@ -164,61 +182,48 @@ enum RequestState {
     Failed,
 }
 
+impl OwnText {
+    /// Returns `true` if a row is this text: no provider has accepted it, and no other process has stored it.
+    fn is_row(&self, row: &TextRow) -> bool {
+        !row.is_accepted && row.made_at == self.made_at
+    }
+}
+
 impl AppendedTexts {
-    /// Makes an empty cache whose entries expire after `lasts`, as the records do.
-    pub(super) fn new(lasts: Duration) -> Self {
-        let weigh = |own: &Arc<TextsOfCaller>| {
-            let bytes = own
-                .by_anchor
-                .values()
-                .map(|appended| appended.byte_len().saturating_add(TEXT_OVERHEAD_BYTES));
-            bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)
+    /// Creates the texts over the ledger of `parts`. `owners` are the callers with texts.
+    pub(super) fn new(parts: &TableParts, callers: &VerifiedCallers, owners: RecordOwners) -> Self {
+        let policy = SetPolicy {
+            kind: RecordKind::AppendedText,
+            memory: SetMemory::Bytes(MEMORY_BYTES),
+            // These are all that most callers have.
+            depth: SetDepth::Latest,
+            owners,
         };
         Self {
-            by_caller: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::SinceWrite(lasts), weigh),
-            cooldowns: DigestCache::new(COOLDOWNS_MAX, Lifetime::Unlimited),
+            texts: RowSets::new(parts, callers, policy),
             unaccepted: DigestCache::new(UNACCEPTED_MAX, Lifetime::SinceWrite(UNACCEPTED_TTL)),
         }
     }
 
-    /// Caches the texts that were read for a caller. `before` is the entry when the read began: one that this process has
-    /// made or changed since then adds its texts.
-    fn cache_texts(&self, caller: Caller, mut read: TextsOfCaller, before: Option<u64>) -> Arc<TextsOfCaller> {
-        let mut cached = None;
-        self.by_caller.change(&caller, |known| {
-            if let Some(known) = known.filter(|known| Some(known.own_changes) != before) {
-                read.by_anchor.extend(known.by_anchor.clone());
-                read.lasting.extend(known.lasting.iter().copied());
-                read.own_changes = known.own_changes;
-            }
-            let read = Arc::new(read);
-            cached = Some(Arc::clone(&read));
-            EntryChange::Put(read)
-        });
-        cached.unwrap_or_default()
+    fn note_own(&self, caller: Caller, anchor: Anchor, state: RequestState, made_at: Moment) {
+        let own = OwnText { state, made_at };
+        self.unaccepted.insert(&(caller.principal(), anchor), own);
     }
 
-    fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsOfCaller)) {
-        self.by_caller.change(&caller, |known| match known {
-            Some(mut own) => {
-                let changed = Arc::make_mut(&mut own);
-                changed.own_changes = changed.own_changes.wrapping_add(1);
-                change(changed);
-                EntryChange::Put(own)
-            }
-            // The next request reads the texts of a caller without an entry. A partial entry would hide the others.
-            None => EntryChange::Keep,
-        });
+    fn own_text(&self, caller: Caller, anchor: Anchor) -> Option<OwnText> {
+        self.unaccepted.get(&(caller.principal(), anchor))
     }
 }
 
 impl RecallStore {
     /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
     pub fn may_have_texts(&self, caller: Caller) -> bool {
-        match current_texts(&self.0, caller) {
-            Some(own) => !own.is_complete || !own.by_anchor.is_empty(),
-            None => self.0.owners.may_have(RecordKind::AppendedText, caller.principal()),
-        }
+        self.0.appended.texts.may_have(caller.principal())
+    }
+
+    /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
+    pub fn has_texts(&self, caller: Caller) -> bool {
+        self.0.appended.texts.has_known(caller.principal())
     }
 
     /// Returns the texts that were appended to messages with these anchors.
@@ -232,122 +237,32 @@ impl RecallStore {
         deadline: Instant,
     ) -> Result<HashMap<Anchor, Arc<AppendedText>>, Unread> {
         if anchors.is_empty() || !self.may_have_texts(caller) {
-            return Ok(TextsByAnchor::new());
+            return Ok(HashMap::new());
         }
-        let texts = &self.0.appended_texts;
-        let known = current_texts(&self.0, caller);
-        let is_cooling = || texts.cooldowns.get(&caller).is_some_and(|until| clock::now() < until);
-        if !is_patient && known.as_ref().is_none_or(|own| !own.is_complete) && is_cooling() {
-            return Err(Unread);
-        }
-        let read = async {
-            let own = match known {
-                Some(own) => own,
-                None => list_texts(&self.0, caller, deadline).await?,
-            };
-            let find = |anchor: &Anchor| Some((*anchor, Arc::clone(own.by_anchor.get(anchor)?)));
-            let mut found: TextsByAnchor = anchors.iter().filter_map(find).collect();
-            if !own.is_complete {
-                find_older_texts(&self.0, caller, anchors, &mut found, deadline).await?;
-            }
-            // Their removal may still be on its way to the ledger.
-            let is_removed = |anchor: &Anchor| {
-                let stored = texts.unaccepted.get(&(caller.principal(), *anchor));
-                stored.is_some_and(|stored| stored.state == RequestState::Failed) && !own.lasting.contains(anchor)
-            };
-            found.retain(|anchor, _| !is_removed(anchor));
-            Ok(found)
+        let effort = if is_patient {
+            ReadEffort::Patient
+        } else {
+            ReadEffort::Usual
         };
-        let read = self.0.count_unread(read.await);
-        if read.is_err() {
-            texts.cooldowns.insert(&caller, clock::now() + LEDGER_COOLDOWN);
-        }
-        read
+        let appended = &self.0.appended;
+        let found = appended.texts.find(caller.principal(), anchors, effort, deadline);
+        let found = self.0.count_unread(found.await)?;
+        let is_removed = |anchor: &Anchor, row: &TextRow| {
+            let own = appended.own_text(caller, *anchor);
+            own.is_some_and(|own| own.state == RequestState::Failed && own.is_row(row))
+        };
+        let found = found.into_iter().filter(|(anchor, row)| !is_removed(anchor, row));
+        Ok(found.map(|(anchor, row)| (anchor, row.appended)).collect())
     }
-}
 
-/// Returns the texts of a caller in memory, unless another process may have changed them since they were read.
-fn current_texts(store: &RecallStoreState, caller: Caller) -> Option<Arc<TextsOfCaller>> {
-    let stamp = store.changes.stamp(caller.principal())?;
-    let known = store.appended_texts.by_caller.get(&caller)?;
-    (known.read_at == Some(stamp)).then_some(known)
-}
-
-impl RecallStore {
     /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
     /// another process may have sent one before this one was told of it.
     pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-        if !self.0.ledger.is_exclusive() || self.may_have_texts(caller) && current_texts(&self.0, caller).is_none() {
-            self.0.count_unread(list_texts(&self.0, caller, deadline).await)?;
-        }
-        Ok(())
+        let texts = &self.0.appended.texts;
+        self.0
+            .count_unread(texts.load(caller.principal(), ReadEffort::Fresh, deadline).await)
     }
-}
 
-/// Reads the latest texts of a caller, which are all that most callers have.
-async fn list_texts(store: &RecallStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
-    let principal = *caller.principal().as_bytes();
-    // Before the read, so that a change during it is not taken for one that was read.
-    let read_at = store.changes.stamp(caller.principal());
-    let before = store.appended_texts.by_caller.get(&caller).map(|own| own.own_changes);
-    let list = store
-        .ledger
-        .list_records(RecordKind::AppendedText, principal, ROWS_MAX, clock::unix_time());
-    let listed = timeout_at(deadline, list).await;
-    let records = listed.map_err(|_| Unread)?.map_err(|_| Unread)?;
-    let read = TextsOfCaller {
-        by_anchor: records.iter().filter_map(decode_text).collect(),
-        lasting: lasting_anchors(store, caller, &records),
-        is_complete: records.len() < ROWS_MAX,
-        read_at,
-        own_changes: before.unwrap_or_default(),
-    };
-    Ok(store.appended_texts.cache_texts(caller, read, before))
-}
-
-/// Adds the texts at those anchors that have none yet, by their keys.
-async fn find_older_texts(
-    store: &RecallStoreState,
-    caller: Caller,
-    anchors: &[Anchor],
-    found: &mut TextsByAnchor,
-    deadline: Instant,
-) -> Result<(), Unread> {
-    let missing = anchors.iter().filter(|anchor| !found.contains_key(*anchor));
-    let keys = missing.map(|anchor| anchor_key(caller, *anchor)).collect();
-    let records = ledger::read_by(&*store.ledger, keys, deadline).await?;
-    let read: Vec<_> = records.iter().flatten().filter_map(decode_text).collect();
-    store.appended_texts.change_texts(caller, |own| {
-        own.by_anchor.extend(read.iter().cloned());
-        own.lasting
-            .extend(lasting_anchors(store, caller, records.iter().flatten()));
-    });
-    found.extend(read);
-    Ok(())
-}
-
-/// Returns the anchors of those records that no removal by this process concerns.
-fn lasting_anchors<'r>(
-    store: &RecallStoreState,
-    caller: Caller,
-    records: impl IntoIterator<Item = &'r Record>,
-) -> HashSet<Anchor> {
-    let is_lasting = |record: &&Record| {
-        let own = store
-            .appended_texts
-            .unaccepted
-            .get(&(caller.principal(), record.key.name));
-        record.version > FIRST_VERSION || own.is_some_and(|own| own.made_at != record.made_at)
-    };
-    let lasting = records.into_iter().filter(is_lasting);
-    lasting.map(|record| record.key.name).collect()
-}
-
-fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
-    Some((record.key.name, Arc::new(AppendedText::decode(&record.value)?)))
-}
-
-impl RecallStore {
     /// Stores a text before it is sent at the end of a message.
     ///
     /// The `marks` of its results are stored in the same commit. Returns the text that belongs there, and `true` if it is
@@ -368,99 +283,100 @@ impl RecallStore {
         if let Some(stored) = known.get(&anchor) {
             return Some((Arc::clone(stored), false));
         }
-        self.0.owners.note(RecordKind::AppendedText, caller.principal());
+        let texts = &self.0.appended;
+        texts.texts.note_principal(caller.principal());
         let made_at = clock::unix_time();
-        let expires_at = made_at + self.0.settings.record_ttl;
-        let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
+        let own = TextRow {
+            appended: Arc::new(appended),
+            made_at,
+            until: made_at + self.0.settings.record_ttl,
+            is_accepted: false,
+        };
+        let insert = CommitStep::insert_record(anchor_key(caller, anchor), own.encode()?, own.until);
         let steps = [insert].into_iter().chain(marks).collect();
-        let (stored, is_new) = match timeout_at(deadline, self.0.ledger.commit(steps, made_at)).await {
-            Ok(Ok(CommitOutcome::Done)) => (appended, true),
+        let (row, is_new) = match timeout_at(deadline, self.0.ledger.commit(steps, made_at)).await {
+            Ok(Ok(CommitOutcome::Done)) => (own, true),
             Ok(Ok(CommitOutcome::Conflict(records))) => {
                 let Some(record) = records.into_iter().next().flatten() else {
                     // One of the results has changed since it was read: the next request gets them.
                     self.0.telemetry.record_late_event("unread");
                     return None;
                 };
-                (AppendedText::decode(&record.value)?, false)
+                (TextRow::decode(&record)?, false)
             }
             Ok(Err(_)) | Err(_) => {
                 self.0.telemetry.record_ledger_timeout("write");
                 // The commit may still succeed, and must not leave a record of a text that was never sent.
-                note_own(&self.0, (caller, anchor), RequestState::Sent, made_at);
+                texts.note_own(caller, anchor, RequestState::Sent, made_at);
                 self.remove_text(caller, anchor);
                 return None;
             }
         };
-        let stored = Arc::new(stored);
-        let texts = &self.0.appended_texts;
-        let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
-        texts.change_texts(caller, add);
+        let stored = Arc::clone(&row.appended);
+        texts.texts.change(caller.principal(), anchor, |_| SetChange::Put(row));
         if is_new {
-            note_own(&self.0, (caller, anchor), RequestState::Sent, made_at);
+            texts.note_own(caller, anchor, RequestState::Sent, made_at);
         }
         Some((stored, is_new))
     }
-}
 
-fn note_own(store: &RecallStoreState, (caller, anchor): (Caller, Anchor), state: RequestState, made_at: Moment) {
-    let own = OwnText { state, made_at };
-    store
-        .appended_texts
-        .unaccepted
-        .insert(&(caller.principal(), anchor), own);
-}
-
-impl RecallStore {
     /// Notes that a provider has accepted a text. Does not wait.
     pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
-        let (texts, key) = (&self.0.appended_texts, anchor_key(caller, anchor));
-        let stored = texts.unaccepted.remove(&(caller.principal(), anchor));
+        let (texts, principal) = (&self.0.appended, caller.principal());
+        let own = texts.unaccepted.remove(&(principal, anchor));
         // Another request stored the text, and has removed it when it failed.
-        let was_removed = stored.is_some_and(|stored| stored.state == RequestState::Failed);
-        let is_lasting = |own: Arc<TextsOfCaller>| own.lasting.contains(&anchor);
-        let is_known = self.0.ledger.is_exclusive() || texts.by_caller.get(&caller).is_some_and(is_lasting);
+        let was_removed = own.is_some_and(|own| own.state == RequestState::Failed);
+        // No removal concerns one that a provider has accepted, or that another process has stored.
+        let is_lasting = |row: &TextRow| row.is_accepted || own.is_some_and(|own| !own.is_row(row));
+        let lasts = |set: &RowSet<TextRow>| set.get(&anchor).is_some_and(is_lasting);
+        let is_known = self.0.ledger.is_exclusive() || texts.texts.look(principal, lasts).unwrap_or_default();
         if is_known && !was_removed {
             return;
         }
+        let now = clock::unix_time();
+        let row = TextRow {
+            appended: Arc::clone(appended),
+            made_at: own.map_or(now, |own| own.made_at),
+            until: now + self.0.settings.record_ttl,
+            is_accepted: true,
+        };
         // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails.
-        if let Some(value) = appended.encode() {
-            let expires_at = clock::unix_time() + self.0.settings.record_ttl;
+        if let Some(value) = row.encode() {
             // With a new version the record outlasts the removal of the first one.
             let replace = CommitStep::Replace {
-                key,
+                key: anchor_key(caller, anchor),
                 version: FIRST_VERSION,
                 value: value.clone(),
-                expires_at,
+                expires_at: row.until,
             };
             let replace = (!was_removed).then_some(replace);
             // After the removal, which may still be on its way.
-            let insert = CommitStep::insert_record(key, value, expires_at);
-            self.0
-                .writer
-                .queue_writes(replace.into_iter().chain([insert]).collect());
+            let insert = CommitStep::insert_record(anchor_key(caller, anchor), value, row.until);
+            let steps = replace.into_iter().chain([insert]);
+            self.0.writer.queue_writes(steps.collect());
         }
-        texts.change_texts(caller, |own| {
-            own.by_anchor.insert(anchor, Arc::clone(appended));
-            own.lasting.insert(anchor);
-        });
+        texts.texts.change(principal, anchor, |_| SetChange::Put(row));
     }
 
     /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
     pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
-        let stored = self.0.appended_texts.unaccepted.get(&(caller.principal(), anchor));
-        if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
+        let own = self.0.appended.own_text(caller, anchor);
+        if own.is_some_and(|own| own.state == RequestState::Sent) {
             self.remove_text(caller, anchor);
         }
     }
 
     /// Removes a text that no provider has accepted.
     pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
-        let texts = &self.0.appended_texts;
+        let texts = &self.0.appended;
         // Until the removal is carried out, a read finds the record.
-        if let Some(stored) = texts.unaccepted.get(&(caller.principal(), anchor)) {
-            note_own(&self.0, (caller, anchor), RequestState::Failed, stored.made_at);
+        if let Some(own) = texts.own_text(caller, anchor) {
+            texts.note_own(caller, anchor, RequestState::Failed, own.made_at);
         }
-        texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
+        let gone_at = clock::unix_time() + UNACCEPTED_TTL;
+        texts
+            .texts
+            .change(caller.principal(), anchor, |_| SetChange::Remove(gone_at));
         // One that a provider has accepted has a later version.
         self.0.writer.queue_write(CommitStep::Remove {
             key: anchor_key(caller, anchor),

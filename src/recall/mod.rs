@@ -25,7 +25,7 @@ use std::{
 use crate::{
     auth::Caller,
     clock,
-    ledger::{Ledger, LedgerChanges, Moment, RecordKind, RecordOwners, Unread},
+    ledger::{Ledger, Moment, RecordKind, RecordOwners, Unread},
     repair::{CallKey, PinnedResult},
     table::{DailyWrites, Table, TableParts, VerifiedCallers},
     telemetry::Telemetry,
@@ -83,14 +83,12 @@ pub struct RecallStore(Arc<RecallStoreState>);
 #[derive(Debug)]
 struct RecallStoreState {
     ledger: Arc<dyn Ledger>,
-    /// The changes of other processes, by which caches know that they are out of date.
-    changes: LedgerChanges,
     writer: Writer,
     callers: VerifiedCallers,
     telemetry: Telemetry,
     pinned: PinnedResults,
     client_results: Table<ResultBlock>,
-    appended_texts: AppendedTexts,
+    appended: AppendedTexts,
     carried: CarriedValues,
     response_chains: ChainMemory,
     facts: Table<FactRow>,
@@ -129,6 +127,7 @@ impl RecallStore {
         let (fact_writes, ttl) = (DailyWrites::new(), settings.record_ttl);
         let thinking = ThinkingFacts::new(parts, &callers, fact_owners.clone(), ttl);
         let shapes = shape_table(parts, &callers, fact_writes.clone());
+        let owners = RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes());
         let value_owners = RecordOwners::new(&[RecordKind::Continuity], ledger.changes());
         let facts = fact_table(parts, &callers, fact_owners.clone(), (ttl, fact_writes));
         Self(Arc::new(RecallStoreState {
@@ -139,14 +138,13 @@ impl RecallStore {
             carried: CarriedValues::new(parts, &callers, value_owners.clone(), ttl),
             response_chains: ChainMemory::new(parts, &callers, ttl),
             client_results: client_result_table(parts, &callers, ttl),
+            appended: AppendedTexts::new(parts, &callers, owners.clone()),
             callers,
             telemetry,
             pinned: PinnedResults::new(),
-            appended_texts: AppendedTexts::new(settings.record_ttl),
-            owners: RecordOwners::new(&[RecordKind::PinnedResult, RecordKind::AppendedText], ledger.changes()),
+            owners,
             fact_owners,
             value_owners,
-            changes: ledger.changes(),
             settings,
             ledger,
         }))
@@ -185,10 +183,5 @@ impl RecallStore {
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
         join_all(all.map(|owners| owners.follow(Weak::clone(&ledger)))).await;
-    }
-
-    /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
-    pub fn has_texts(&self, caller: Caller) -> bool {
-        self.0.owners.has_known(RecordKind::AppendedText, caller.principal())
     }
 }
