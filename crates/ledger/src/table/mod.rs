@@ -38,7 +38,7 @@ use crate::{
         read_by,
     },
     principal::Principal,
-    writer::{LedgerCounter, Writer},
+    writer::{Added, LedgerCounter, Writer},
 };
 
 /// The ledger, its writer and the counter that all tables of a process share. Cheap to clone.
@@ -211,8 +211,7 @@ impl<V: StoredRow> Table<V> {
     where
         C: FnOnce(Option<&V>) -> RowChange<V>,
     {
-        let mut steps = Vec::new();
-        let mut is_stored = false;
+        let mut added = Added::default();
         for (name, change) in changes {
             let key = self.0.key(principal, name);
             self.0.rows.change(&key, |known| {
@@ -224,11 +223,16 @@ impl<V: StoredRow> Table<V> {
                 };
                 let is_writer = how.is_some() && self.0.is_writer(principal);
                 // In a ledger that outlives no process nobody has such rows.
-                is_stored |= is_writer || (how.is_some() && !self.0.policy.needs_lasting_ledger);
+                if is_writer || (how.is_some() && !self.0.policy.needs_lasting_ledger) {
+                    // Before the write, which is about to come.
+                    self.0.note_principal(principal);
+                }
                 let how = how.filter(|_| is_writer && self.0.counts_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
                 if let Some(how) = how {
-                    steps.extend(self.0.steps(key, &row, how, known.version));
+                    // While no other change of the row begins: they are queued in the order in which they are made.
+                    let steps = self.0.steps(key, &row, how, known.version);
+                    added.join(self.0.parts.writer.add_writes(steps));
                 }
                 // What the ledger has is as well known as before.
                 EntryChange::Put(Entry {
@@ -238,11 +242,7 @@ impl<V: StoredRow> Table<V> {
                 })
             });
         }
-        if is_stored {
-            // Before the write, which is about to come.
-            self.0.note_principal(principal);
-        }
-        self.0.parts.writer.queue_writes(steps);
+        self.0.parts.writer.note_added(added);
     }
 
     /// Returns `true` if memory knows a row, or that there is none, as well as the ledger does. Does not wait.
@@ -448,7 +448,7 @@ impl<V: StoredRow> TableState<V> {
         let is_noticed = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
         let caches_absence = self.policy.caches_absence && is_noticed;
         let owner = Principal::from_bytes(key.principal);
-        let (mut steps, mut adopted) = (Vec::new(), None);
+        let (mut added, mut adopted) = (Added::default(), None);
         self.rows.change(&key, |known| {
             // A record that this version cannot read is never replaced: its version counts as unknown.
             let read = record.and_then(|record| Some((V::decode(record)?, record.version)));
@@ -465,7 +465,8 @@ impl<V: StoredRow> TableState<V> {
                         && self.is_writer(owner)
                         && self.counts_write(owner)
                     {
-                        steps = self.steps(key, &own, RowWrite::Insert, 0);
+                        let steps = self.steps(key, &own, RowWrite::Insert, 0);
+                        added = self.parts.writer.add_writes(steps);
                     }
                     (Some(own), known.version)
                 }
@@ -475,7 +476,7 @@ impl<V: StoredRow> TableState<V> {
             adopted.clone_from(&row);
             EntryChange::Put(Entry { row, version, seen })
         });
-        self.parts.writer.queue_writes(steps);
+        self.parts.writer.note_added(added);
         adopted
     }
 }
@@ -597,6 +598,31 @@ mod tests {
             one.writes.flush().await;
             assert_eq!(stored(&ledger, WHO).await, Some(of_own), "{how:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_a_row_are_stored_in_the_order_in_which_they_were_made() {
+        let ledger = ledger();
+        let process = Process::over(&ledger);
+        let store = |row| {
+            (NAME, move |_: Option<&Byte>| {
+                RowChange::Store(Byte(row), RowWrite::ReplaceKnown)
+            })
+        };
+        process.store(WHO, 1, RowWrite::ReplaceKnown);
+        // Another request changes the row between the change of this one and its end.
+        let mut first = Some(store(2));
+        let changes = std::iter::from_fn(|| {
+            let next = first.take();
+            if next.is_none() {
+                process.store(WHO, 3, RowWrite::ReplaceKnown);
+            }
+            next
+        });
+        process.table.change(WHO, changes);
+        process.writes.flush().await;
+        assert_eq!(process.table.get(WHO, NAME), Some(Byte(3)));
+        assert_eq!(stored(&ledger, WHO).await, Some((3, 3)));
     }
 
     #[tokio::test(start_paused = true)]

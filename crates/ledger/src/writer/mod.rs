@@ -33,7 +33,7 @@ use crate::{
     clock,
     ledger::{CommitResult, CommitStep, Contended, LedgerError, RecordKey, RecordKind, RecordName, TimedCommit},
 };
-use queue::Added;
+pub(crate) use queue::Added;
 use record_steps::RecordSteps;
 use shared_queue::SharedQueue;
 pub use task::{WriterTask, writer};
@@ -240,9 +240,14 @@ impl Writer {
     /// Steps of one record that follow each other are one update: a full queue loses all of them.
     pub fn queue_writes(&self, steps: Vec<CommitStep>) {
         if !steps.is_empty() {
-            let now = clock::unix_time();
-            self.add_all(RecordSteps::of_steps(steps, now));
+            self.note_added(self.add_writes(steps));
         }
+    }
+
+    /// Adds steps to the queue, as [`queue_writes`](Self::queue_writes). The updates that are lost for them are told of it by
+    /// [`note_added`](Self::note_added), for which the caller must have no lock.
+    pub(crate) fn add_writes(&self, steps: Vec<CommitStep>) -> Added {
+        self.add_all(RecordSteps::of_steps(steps, clock::unix_time()))
     }
 
     /// Queues an update. Does not wait.
@@ -252,7 +257,8 @@ impl Writer {
 
     /// Queues updates in their order. Does not wait.
     pub fn queue_all<U: Update + 'static>(&self, updates: impl IntoIterator<Item = U>) {
-        self.add_all(updates.into_iter().map(|update| Arc::new(update) as Arc<dyn Update>));
+        let updates = updates.into_iter().map(|update| Arc::new(update) as Arc<dyn Update>);
+        self.note_added(self.add_all(updates));
     }
 
     /// Queues an update whose end somebody may wait for. Returns `None` if it is lost at once, for want of room.
@@ -304,18 +310,20 @@ impl Writer {
         self.counter.count_lost_write(kind);
     }
 
-    fn add_all(&self, updates: impl Iterator<Item = Arc<dyn Update>>) {
+    fn add_all(&self, updates: impl Iterator<Item = Arc<dyn Update>>) -> Added {
         let mut added = Added::default();
-        {
-            let mut queue = self.queue.lock();
-            for update in updates {
-                added.join(queue.add(update, None));
-            }
+        let mut queue = self.queue.lock();
+        for update in updates {
+            added.join(queue.add(update, None));
         }
-        self.note_added(added);
+        added
     }
 
-    fn note_added(&self, added: Added) {
+    /// Tells the updates that are lost, and wakes the task.
+    pub(crate) fn note_added(&self, added: Added) {
+        if !added.is_queued && added.lost.is_empty() {
+            return;
+        }
         // One warning for each lost update would flood the log.
         if let Some(lost) = added.lost.first().filter(|_| added.is_new_overflow) {
             tracing::warn!(

@@ -121,7 +121,8 @@ impl QueuedSize {
 
 /// The outcome of adding updates.
 #[derive(Debug, Default)]
-pub(super) struct Added {
+#[must_use]
+pub(crate) struct Added {
     /// `true` if the last one is queued.
     pub(super) is_queued: bool,
     /// The updates that are lost: that one, or others in its place.
@@ -132,7 +133,7 @@ pub(super) struct Added {
 
 impl Added {
     /// Adds the outcome of a later update.
-    pub(super) fn join(&mut self, later: Self) {
+    pub(crate) fn join(&mut self, later: Self) {
         self.is_queued = later.is_queued;
         self.lost.extend(later.lost);
         self.is_new_overflow |= later.is_new_overflow;
@@ -597,14 +598,14 @@ mod tests {
             RowOfName(name)
         };
         for number in 0..1800 {
-            queue.add(Arc::new(of_one(number)), None);
+            drop(queue.add(Arc::new(of_one(number)), None));
         }
         let batches =
             std::iter::from_fn(|| Some(queue.take_batch(WriteTrack::Behind, now).len()).filter(|len| *len > 0));
         assert_eq!(batches.collect::<Vec<_>>(), [ROWS_MAX, 1800 - ROWS_MAX]);
         let mut queue = UpdateQueue::default();
         for name in 0..3 {
-            queue.add(row(RecordKind::Thinking, name, BATCH_BYTES_MAX / 2 + 1), None);
+            drop(queue.add(row(RecordKind::Thinking, name, BATCH_BYTES_MAX / 2 + 1), None));
         }
         assert_eq!(queue.take_batch(WriteTrack::Behind, now).len(), 1);
     }
