@@ -74,7 +74,7 @@
 //! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `proxy/send_failure.rs`,
 //!   `wire/error_shape.rs`.
 //! * Why does a call have this result? `repair/call_results.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
-//!   result appended there? `proxy/late_text_insertion.rs` (where) and `proxy/lacking_results.rs` (which).
+//!   result appended there? `proxy/late_results/text_insertion.rs` (where) and `proxy/late_results/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.
 //! * Why was a call answered that no body contains? `repair/remote_calls.rs`, `proxy/fact_memory.rs`. Why did a
 //!   placeholder replace a result? `repair/bound_thinking.rs`.

@@ -19,8 +19,7 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{RequestContinuity, ReturnedValues},
-        late_results::LateResults,
-        late_text_insertion::{LastText, LateTextInsertion, LateTexts, LedgerWait, PlacedTexts},
+        late_results::{LastText, LateResults, LateTextInsertion, LateTexts, LedgerWait, PlacedTexts},
     },
     repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},

@@ -13,7 +13,7 @@ use crate::{
     provider::Route,
     proxy::{
         catch_core_panic::catch_read, continuity::RequestContinuity, data_path::DataPath, fact_memory::ForbiddenShape,
-        fact_scope::FactScope, late_text_insertion::LateTexts,
+        fact_scope::FactScope, late_results::LateTexts,
     },
     recall::{FactKey, LedgerBudget},
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},

@@ -6,8 +6,10 @@ use http_body::Body as _;
 use super::{call_lookup::CallLookup, context::RequestContext, pending_pins::PendingPins};
 use crate::{
     proxy::{
-        continuity::RequestContinuity, heavy_body::is_heavy_pass, late_results::LateResults,
-        late_text_insertion::LastText, response_chain::ChainRequest,
+        continuity::RequestContinuity,
+        heavy_body::is_heavy_pass,
+        late_results::{LastText, LateResults},
+        response_chain::ChainRequest,
     },
     recall::FactKey,
     repair::{Action, DisputedShape, LearnedRules, RepairReport},

@@ -10,7 +10,7 @@ use crate::{
     auth::Caller,
     clock,
     conversation::Outline,
-    proxy::{catch_core_panic::catch_core_panic, data_path::DataPath, late_text_insertion::LateTexts},
+    proxy::{catch_core_panic::catch_core_panic, data_path::DataPath, late_results::LateTexts},
     repair::{BodyCall, BodyResult, CallKey, Paired, PinnedResult, Plan, RepairPolicy},
     session::LaneId,
     session_table::{LossKind, SessionTable, ShownCall},

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    proxy::{catch_core_panic::catch_read, late_results::LateResults, late_text_insertion::LateTexts},
+    proxy::{
+        catch_core_panic::catch_read,
+        late_results::{LateResults, LateTexts},
+    },
     repair::{Paired, Plan},
     wire::Unreadable,
 };

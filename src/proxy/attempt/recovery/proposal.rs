@@ -7,7 +7,7 @@ use crate::{
     ledger::RecordName,
     proxy::{
         data_path::DataPath,
-        late_text_insertion::LastText,
+        late_results::LastText,
         request::{CallResults, PlannedBody},
     },
     recall::{AppendedText, KeyedFact},

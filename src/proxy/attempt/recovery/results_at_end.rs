@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    proxy::late_text_insertion::APPENDED_BYTES_MAX,
+    proxy::late_results::APPENDED_BYTES_MAX,
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
         Anchor, CallKey, Insertions, LateCall, LateText, Paired, PlaceOptions, Placeholder, late_media, late_places,

@@ -1,9 +1,17 @@
 //! Calls of one request for the ledger: those that answers emit and requests show, and their posted results.
 
+mod carried_results;
+mod client_origin;
+mod lacking_results;
+mod text_insertion;
+
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, timeout};
+
+pub(super) use client_origin::client_origin;
+pub(super) use text_insertion::{APPENDED_BYTES_MAX, LastText, LateTextInsertion, LateTexts, LedgerWait, PlacedTexts};
 
 use super::headers;
 use crate::{

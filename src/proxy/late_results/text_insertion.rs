@@ -8,15 +8,11 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{
-    carried_results,
-    catch_core_panic::catch_core_panic,
-    lacking_results::BodyCalls,
-    late_results::{LateResults, choose_that_fit},
-};
+use super::{LateResults, carried_results, choose_that_fit, lacking_results::BodyCalls};
 use crate::{
     conversation::Outline,
     ledger::{CommitStep, RecordName, Unread},
+    proxy::catch_core_panic::catch_core_panic,
     recall::AppendedText,
     repair::{
         Anchor, BodyCall, BodyResult, CallKey, Insertions, LatePlace, LateText, Paired, PinnedResult, PlaceOptions,
@@ -25,46 +21,46 @@ use crate::{
 };
 
 /// Maximum bytes of late results in one message. More wait for the next message.
-pub(super) const APPENDED_BYTES_MAX: usize = 256 * 1024;
+pub(in crate::proxy) const APPENDED_BYTES_MAX: usize = 256 * 1024;
 
 /// Late results at the end of messages.
 #[derive(Debug, Default)]
-pub(super) struct LateTexts {
+pub(in crate::proxy) struct LateTexts {
     /// The texts, each with the index that its message has without them.
-    pub(super) placed: Vec<(usize, LateText)>,
+    pub(in crate::proxy) placed: Vec<(usize, LateText)>,
     /// Calls whose results they are.
-    pub(super) calls: HashSet<RecordName>,
+    pub(in crate::proxy) calls: HashSet<RecordName>,
     /// The late text of the message that the request asks about. `None` if it has none.
-    pub(super) last: Option<LastText>,
+    pub(in crate::proxy) last: Option<LastText>,
 }
 
 /// The late text of the last message, which a provider may still refuse.
 #[derive(Clone, Debug)]
-pub(super) struct LastText {
-    pub(super) anchor: Anchor,
-    pub(super) appended: Arc<AppendedText>,
+pub(in crate::proxy) struct LastText {
+    pub(in crate::proxy) anchor: Anchor,
+    pub(in crate::proxy) appended: Arc<AppendedText>,
     /// The body without it.
-    pub(super) body_without: Bytes,
+    pub(in crate::proxy) body_without: Bytes,
 }
 
 impl LastText {
     /// Returns the text as it is stored, with its anchor.
-    pub(super) fn stored_text(&self) -> (Anchor, Arc<AppendedText>) {
+    pub(in crate::proxy) fn stored_text(&self) -> (Anchor, Arc<AppendedText>) {
         (self.anchor, Arc::clone(&self.appended))
     }
 }
 
 /// Wait of one request for the ledger.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LedgerWait {
-    pub(super) deadline: Instant,
+pub(in crate::proxy) struct LedgerWait {
+    pub(in crate::proxy) deadline: Instant,
     /// `true` if the ledger is asked even in its cooldown.
-    pub(super) is_patient: bool,
+    pub(in crate::proxy) is_patient: bool,
 }
 
 /// Late texts with the messages that they belong to.
 #[derive(Debug, Default)]
-pub(super) struct PlacedTexts {
+pub(in crate::proxy) struct PlacedTexts {
     texts: Vec<(usize, LateText)>,
     /// Calls whose results they are.
     calls: HashSet<RecordName>,
@@ -80,7 +76,7 @@ impl PlacedTexts {
     }
 
     /// Returns the body with the texts. `None` if there are none, or the body is not JSON.
-    pub(super) fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<(Bytes, LateTexts)> {
+    pub(in crate::proxy) fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<(Bytes, LateTexts)> {
         let append = |texts: &[(usize, LateText)]| {
             let insertions = Insertions { texts, values: &[] };
             catch_core_panic(|| insertions.put_into(paired, plain).ok())
@@ -109,9 +105,9 @@ impl PlacedTexts {
 }
 
 /// Insertion of the results of one caller into one body.
-pub(super) struct LateTextInsertion<'r> {
-    pub(super) results: &'r LateResults,
-    pub(super) wait: LedgerWait,
+pub(in crate::proxy) struct LateTextInsertion<'r> {
+    pub(in crate::proxy) results: &'r LateResults,
+    pub(in crate::proxy) wait: LedgerWait,
 }
 
 impl LateTextInsertion<'_> {
@@ -119,7 +115,7 @@ impl LateTextInsertion<'_> {
     /// which results were posted.
     ///
     /// For patient requests: over a slow ledger, one read after the other would use up their time.
-    pub(super) async fn read_ahead(&self, paired: &Paired<'_>) -> Result<(), Unread> {
+    pub(in crate::proxy) async fn read_ahead(&self, paired: &Paired<'_>) -> Result<(), Unread> {
         let (results, deadline) = (self.results, self.wait.deadline);
         let caller = results.caller;
         // Each of the reads needs to know it.
@@ -140,7 +136,7 @@ impl LateTextInsertion<'_> {
     /// Finds the late results that a body gets: earlier ones in their places again, new ones at its end if `adds` is set.
     ///
     /// Empty if there are none. Acknowledges results that a later assistant turn has seen.
-    pub(super) async fn place_late_texts(
+    pub(in crate::proxy) async fn place_late_texts(
         &self,
         plain: &Bytes,
         paired: &Paired<'_>,

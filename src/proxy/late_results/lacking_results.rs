@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::late_results::LateResults;
+use super::LateResults;
 use crate::{
     digest::digest_of,
     late::{LateStore, NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},

@@ -5,7 +5,7 @@ use http::{HeaderMap, header::USER_AGENT};
 use crate::digest::digest_of;
 
 /// Returns the hash of an upstream and of the program that the client names first, without its version.
-pub(super) fn client_origin(upstream: &str, headers: &HeaderMap) -> [u8; 32] {
+pub(in crate::proxy) fn client_origin(upstream: &str, headers: &HeaderMap) -> [u8; 32] {
     let agent = headers.get(USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
     let program = agent.split(|byte| matches!(byte, b'/' | b' ')).next();
     digest_of([&b"origin"[..], upstream.as_bytes(), program.unwrap_or_default()])

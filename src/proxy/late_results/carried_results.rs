@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::late_results::{LateResults, choose_that_fit};
+use super::{LateResults, choose_that_fit};
 use crate::{
     late::ReadResult,
     ledger::{CommitStep, RecordName},
