@@ -169,6 +169,8 @@ pub struct LedgerServices {
     pub answers: RecallStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
+    /// Callers that a provider has answered with success.
+    pub callers: VerifiedCallers,
     /// Cooldowns of keys that other replicas share. `None` if no other process uses the ledger.
     pub shared_cooldowns: Option<SharedCooldowns>,
     /// Background work of all.
@@ -194,7 +196,7 @@ impl LedgerServices {
         };
         let answers = RecallStore::new(&parts, callers.clone(), telemetry.clone(), recall_settings);
         let objects = ObjectOwners::new(&parts, &callers);
-        let late = LateStore::new(&parts, callers, settings, telemetry.clone());
+        let late = LateStore::new(&parts, callers.clone(), settings, telemetry.clone());
         let (shared_cooldowns, shared_cooldown_reader) = SharedCooldowns::over_ledger(&parts).unzip();
         let background_work = BackgroundWork {
             ledger,
@@ -211,6 +213,7 @@ impl LedgerServices {
             late,
             answers,
             objects,
+            callers,
             shared_cooldowns,
             background_work,
         }

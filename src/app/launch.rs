@@ -156,6 +156,7 @@ fn split_services(
         sessions,
         recall: services.answers,
         objects: services.objects,
+        callers: services.callers,
         telemetry,
         late: services.late,
         local_token: ledger_place.as_ref().and_then(|_| local_token::accepted_token()),

@@ -73,7 +73,7 @@ pub(super) fn identify_caller<'p, B>(
 
 /// Returns the client whose share of the budgets a request uses.
 pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extensions) -> BudgetClient {
-    if path.late.callers().is_verified_in_memory(caller) {
+    if path.callers.is_verified_in_memory(caller) {
         // The account: it may have any number of users.
         return BudgetClient::Caller(*caller.account().as_bytes());
     }

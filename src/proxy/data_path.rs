@@ -23,6 +23,7 @@ use crate::{
     server::StopSignal,
     server::budget::Budgets,
     session_table::SessionTable,
+    table::VerifiedCallers,
     telemetry::Telemetry,
     upstream::Sender,
 };
@@ -99,6 +100,8 @@ pub(super) struct DataPath {
     pub(super) sessions: Arc<SessionTable>,
     pub(super) recall: RecallStore,
     pub(super) objects: ObjectOwners,
+    /// Callers that a provider has answered with success.
+    pub(super) callers: VerifiedCallers,
     pub(super) telemetry: Telemetry,
     pub(super) request_ids: Arc<RequestIds>,
     pub(super) facts: Arc<FactMemory>,

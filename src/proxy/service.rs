@@ -24,6 +24,7 @@ use crate::{
     server::StopSignal,
     server::budget::{Budgets, Relocatable},
     session_table::SessionTable,
+    table::VerifiedCallers,
     telemetry::Telemetry,
     upstream::{BoxError, BoxedBody, Sender},
 };
@@ -39,6 +40,8 @@ pub struct ProxyServices {
     pub recall: RecallStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
+    /// Callers that a provider has answered with success.
+    pub callers: VerifiedCallers,
     /// Sink for events of exchanges.
     pub telemetry: Telemetry,
     /// Recorded calls and late results.
@@ -120,6 +123,7 @@ impl Proxy {
             sessions: shared.sessions,
             recall: shared.recall,
             objects: shared.objects,
+            callers: shared.callers,
             telemetry: shared.telemetry,
             request_ids: Arc::default(),
             facts,

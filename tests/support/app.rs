@@ -205,6 +205,7 @@ pub fn shared<'u>(
         late: lasting.late,
         recall: lasting.answers,
         objects: lasting.objects,
+        callers: lasting.callers,
         profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
         sessions: Arc::new(SessionTable::new(SessionSettings::default())),
         telemetry,

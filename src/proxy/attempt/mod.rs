@@ -490,7 +490,7 @@ impl Attempts<'_> {
         RetryPayer {
             caller: caller.principal(),
             percent: log.retry_percent,
-            is_verified: self.path.late.callers().is_verified_in_memory(caller),
+            is_verified: self.path.callers.is_verified_in_memory(caller),
         }
     }
 

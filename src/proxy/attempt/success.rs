@@ -20,8 +20,8 @@ use crate::{
 /// Returns what the answer's head must wait for.
 pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<HeadHold> {
     // Only a provider can confirm a credential, so a success verifies the caller.
-    let callers = attempts.path.late.callers();
-    callers.mark_verified(attempts.outgoing.body.context.caller);
+    let caller = attempts.outgoing.body.context.caller;
+    attempts.path.callers.mark_verified(caller);
     let mut pins = attempts.outgoing.body.pins.take();
     let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();
