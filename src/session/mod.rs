@@ -241,6 +241,13 @@ pub struct Lane {
     pub strength: SessionStrength,
 }
 
+impl Lane {
+    /// Returns the id. `None` if the lane is only guessed.
+    pub fn certain_id(self) -> Option<LaneId> {
+        (self.strength == SessionStrength::Strong).then_some(self.id)
+    }
+}
+
 /// Returns the lane of a request. `None` if nothing identifies it.
 ///
 /// The sources are tried in the order of [`SessionSource`]. `lane_of_answer` returns the lane of the caller that

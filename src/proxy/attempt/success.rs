@@ -53,13 +53,13 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
 async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<Box<PendingPins>>, log: &mut ExchangeLog) {
     let pass = later_pass(attempts, log);
     let body = &mut attempts.outgoing.body;
-    let chain = body.chain.take();
+    let (chain, results) = (body.chain.take(), body.late_results.as_ref());
     let shown_bytes = pins.as_deref().map_or(0, PendingPins::shown_bytes);
     let is_heavy = is_heavy_pass(shown_bytes) || (body.is_heavy && chain.is_some());
     let has_profile = log.event.profile.is_some();
     let read = move || {
         if let Some(pins) = pins {
-            pins.record_shown();
+            pins.record_shown(results);
         }
         // Without its items nothing is known of the request, and providers store answers by default.
         let stores_answer = !has_profile || chain.as_ref().is_none_or(ChainRequest::stores_answer);

@@ -92,8 +92,7 @@ impl LateResults {
 
     /// Returns the lane. `None` if it is a guess.
     pub(super) fn certain_lane(&self) -> Option<LaneId> {
-        let certain = self.lane.filter(|lane| lane.strength == SessionStrength::Strong);
-        certain.map(|lane| lane.id)
+        self.lane.and_then(Lane::certain_id)
     }
 
     /// Records the calls of an answer that has ended. Detaches them if the client has left.

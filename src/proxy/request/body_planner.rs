@@ -170,6 +170,7 @@ impl BodyPlanner<'_> {
         deadline: Instant,
     ) -> Result<RepairReport, Unreadable> {
         let path = self.reader.path;
+        let scope = planned.context.pin_scope(self.reader.wire.format);
         yield_if_heavy().await;
         let mut lookup = self.look_up_calls(&read.paired, results, &read.texts, deadline).await?;
         let mut pins = self.asks_for_turn.then(|| {
@@ -179,7 +180,12 @@ impl BodyPlanner<'_> {
             } else {
                 std::mem::take(&mut read.outline)
             };
-            Box::new(PendingPins::new(results.clone(), read.plain.clone(), outline))
+            Box::new(PendingPins::new(
+                path.recall.clone(),
+                scope,
+                read.plain.clone(),
+                outline,
+            ))
         });
         let (caller, new_pins) = (planned.context.caller, pins.as_deref_mut());
         let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, deadline);
@@ -226,7 +232,7 @@ impl BodyPlanner<'_> {
             learned,
             model: planned.context.model.clone(),
             shapes,
-            late_results: results.clone(),
+            scope,
         }));
         planned.last_text = texts.last.map(Box::new);
         Ok(plan.report)

@@ -275,6 +275,7 @@ impl BodyRepair<'_> {
     ) -> Box<PlannedBody> {
         let results = context.late_results(self.path, self.wire.format);
         let is_used = results.late.is_used();
+        let scope = context.pin_scope(self.wire.format);
         let ReadBody {
             plain,
             paired,
@@ -286,7 +287,7 @@ impl BodyRepair<'_> {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            let mut pins = PendingPins::new(results.clone(), plain.clone(), outline);
+            let mut pins = PendingPins::new(self.path.recall.clone(), scope, plain.clone(), outline);
             pins.ledger_budget = ledger_budget;
             pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
             Box::new(pins)

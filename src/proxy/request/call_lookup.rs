@@ -11,7 +11,7 @@ use crate::{
     clock::rfc3339_date,
     late::{FoundCall, NamedCallRecord, ReadResult},
     ledger::{RecordName, Unread},
-    recall::{AssignedResult, ClientResultQuery, RecallStore},
+    recall::{AssignedResult, ClientResultQuery, RecallScope, RecallStore},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownResults, Paired, Parsed, PinnedResult, Plan, RealResult,
         RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, contains_result, last_thinking, mark_earlier_run,
@@ -125,7 +125,7 @@ impl CallLookup {
         &mut self,
         paired: &'p Paired<'_>,
         memory: CallMemory<'_>,
-        results: &LateResults,
+        scope: RecallScope,
     ) -> Vec<&'p BodyCall> {
         let mut unknown = Vec::new();
         for call in paired.open_calls() {
@@ -136,7 +136,7 @@ impl CallLookup {
                     .insert(call.key, PinnedResult::Placeholder(placeholder));
             } else if self.looked_up.contains(&call.key) || self.known.pinned.contains_key(&call.key) {
                 // Already looked up for this request, whose results must not change between its sends.
-            } else if let Some(pinned) = memory.recall.cached_result(results.pin_scope(), call.key) {
+            } else if let Some(pinned) = memory.recall.cached_result(scope, call.key) {
                 self.known.pinned.insert(call.key, pinned);
             } else {
                 unknown.push(call);

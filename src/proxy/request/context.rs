@@ -25,6 +25,7 @@ use crate::{
         late_results::{LateResults, client_origin},
         owned_ids::NamedObjects,
     },
+    recall::RecallScope,
     repair::ContinuityKind,
     server::budget::BudgetClient,
     session::{self, ClientHeaders, ClientHints, Lane, SessionRequest, TurnMark},
@@ -127,6 +128,15 @@ impl RequestContext {
             wants_new_runs: self.wants_new_runs,
             begins_conversation: self.begins_conversation,
             origin: self.origin,
+        }
+    }
+
+    /// Returns the owner of pinned results, without a guessed lane: it identifies no call with a reusable id.
+    pub(super) fn pin_scope(&self, format: Format) -> RecallScope {
+        RecallScope {
+            caller: self.caller,
+            format,
+            lane: self.lane.and_then(Lane::certain_id),
         }
     }
 

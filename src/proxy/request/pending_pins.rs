@@ -12,7 +12,7 @@ use crate::{
     conversation::Outline,
     ledger::RecordName,
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
-    recall::{AppendedText, AssignedResult, LedgerBudget, RecallStore, UnstoredPins},
+    recall::{AppendedText, AssignedResult, LedgerBudget, RecallScope, RecallStore, UnstoredPins},
     repair::{Anchor, Assignment, BodyCall, CallKey, Paired, PinnedResult, Plan, client_results},
     splice::Span,
 };
@@ -30,7 +30,9 @@ pub(in crate::proxy) struct CallResults {
 ///
 /// Whatever fails after the pinning must not leave them: the store never evicts a pin that waits for its provider.
 pub(in crate::proxy) struct PendingPins {
-    pub(in crate::proxy) late_results: LateResults,
+    recall: RecallStore,
+    /// Owner of the pins.
+    pub(in crate::proxy) scope: RecallScope,
     /// Time that resends may still wait for the ledger.
     pub(in crate::proxy) ledger_budget: LedgerBudget,
     pub(in crate::proxy) results: CallResults,
@@ -52,9 +54,10 @@ pub(in crate::proxy) struct PendingPins {
 
 impl PendingPins {
     /// Creates the pins of a body for which nothing is pinned yet.
-    pub(super) fn new(late_results: LateResults, plain: Bytes, outline: Outline) -> Self {
+    pub(super) fn new(recall: RecallStore, scope: RecallScope, plain: Bytes, outline: Outline) -> Self {
         Self {
-            late_results,
+            recall,
+            scope,
             ledger_budget: LedgerBudget::FULL,
             results: CallResults::default(),
             posted_calls: HashMap::new(),
@@ -70,8 +73,7 @@ impl PendingPins {
     /// Replaces the results by those of another plan. Rolls back those that it does not assign again.
     pub(super) fn replace_results(&mut self, results: CallResults) {
         let gone = results_not_again(&self.results.assigned, &results.assigned);
-        let scope = self.late_results.pin_scope();
-        self.late_results.recall.roll_back_results(scope, gone);
+        self.recall.roll_back_results(self.scope, gone);
         self.results = results;
     }
 
@@ -79,7 +81,7 @@ impl PendingPins {
     ///
     /// Returns the calls whose posted results stand in their places, and what the answer's head must wait for.
     pub(in crate::proxy) fn commit(&mut self) -> (Vec<RecordName>, HeadHold) {
-        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
+        let (scope, recall) = (self.scope, &self.recall);
         // Only results count: a resend may have replaced one by a placeholder.
         let real = |(call, result): &AssignedResult| matches!(result, PinnedResult::Result(_)).then_some(*call);
         let given = self
@@ -121,12 +123,14 @@ impl PendingPins {
 
     /// Records the calls and results of the body's last turn. Only then: a request that no provider accepts must leave no
     /// records.
-    pub(in crate::proxy) fn record_shown(self) {
-        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
+    pub(in crate::proxy) fn record_shown(self, late_results: Option<&LateResults>) {
+        let (scope, recall) = (self.scope, &self.recall);
         let brought = catch_core_panic(|| {
-            self.late_results.record_shown(&self.plain, &self.outline);
-            // Afterwards: what the last turn shows of a call is more.
-            self.late_results.record_awaited(&self.awaited_calls);
+            if let Some(results) = late_results {
+                results.record_shown(&self.plain, &self.outline);
+                // Afterwards: what the last turn shows of a call is more.
+                results.record_awaited(&self.awaited_calls);
+            }
             let in_lane = scope.lane.is_some();
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
@@ -142,7 +146,7 @@ impl PendingPins {
         late_text: Option<(Anchor, AppendedText)>,
     ) -> bool {
         self.replace_results(results);
-        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
+        let (scope, recall) = (self.scope, &self.recall);
         let assigned = &self.results.assigned;
         let store = async |deadline| {
             // A result that another request has pinned meanwhile stays pinned. The resend is sent as planned.
@@ -169,7 +173,7 @@ impl PendingPins {
 
     fn remove_placed_text(&mut self) {
         if let Some(anchor) = self.stored_anchor.take() {
-            self.late_results.recall.remove_text(self.late_results.caller, anchor);
+            self.recall.remove_text(self.scope.caller, anchor);
         }
     }
 }
@@ -198,15 +202,11 @@ impl HeadHold {
 impl Drop for PendingPins {
     // No provider accepted the request. After `commit` nothing is left to roll back.
     fn drop(&mut self) {
-        self.late_results
-            .recall
-            .roll_back_results(self.late_results.pin_scope(), &self.results.assigned);
+        self.recall.roll_back_results(self.scope, &self.results.assigned);
         self.remove_placed_text();
         // The user may go on from an older answer to the message, which the model gave without the text.
         if let Some((anchor, _)) = &self.last_text {
-            self.late_results
-                .recall
-                .roll_back_text(self.late_results.caller, *anchor);
+            self.recall.roll_back_text(self.scope.caller, *anchor);
         }
     }
 }

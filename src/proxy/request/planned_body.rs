@@ -11,7 +11,7 @@ use crate::{
         late_results::{LastText, LateResults},
         response_chain::ChainRequest,
     },
-    recall::FactKey,
+    recall::{FactKey, RecallScope},
     repair::{Action, DisputedShape, LearnedRules, RepairReport},
     server::budget::BodyShare,
     splice::Segments,
@@ -161,5 +161,6 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) model: Option<String>,
     /// Disputed shapes of the conversation, as the client wrote it.
     pub(in crate::proxy) shapes: Vec<(DisputedShape, FactKey)>,
-    pub(in crate::proxy) late_results: LateResults,
+    /// Owner of the results that are pinned to its calls.
+    pub(in crate::proxy) scope: RecallScope,
 }

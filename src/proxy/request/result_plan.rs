@@ -29,7 +29,7 @@ impl BodyPlanner<'_> {
         let memory = self.reader.call_memory(late_results.caller);
         let mut lookup = catch_read(|| Ok(CallLookup::of_body(paired)))?;
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let unknown = lookup.add_from_memory(paired, memory, late_results);
+        let unknown = lookup.add_from_memory(paired, memory, late_results.pin_scope());
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
             let read = async {
@@ -84,8 +84,7 @@ impl BodyPlanner<'_> {
         // Pins are stored under the credential: the operator should know if it is short-lived.
         let path = self.reader.path;
         path.facts.warn_of_short_lived_credential(self.headers);
-        let scope = pins.late_results.pin_scope();
-        let conflicts = path.recall.pin_results(scope, assigned, deadline).await;
+        let conflicts = path.recall.pin_results(pins.scope, assigned, deadline).await;
         let has_conflicts = !conflicts.is_empty();
         lookup.add_pinned_by_others(conflicts);
         has_conflicts

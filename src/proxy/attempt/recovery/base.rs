@@ -91,7 +91,7 @@ impl ResendBase {
     pub(super) fn fact_scope(&self) -> FactScope {
         FactScope {
             server: self.server,
-            caller: self.sent.late_results.caller,
+            caller: self.sent.scope.caller,
         }
     }
 
@@ -188,7 +188,7 @@ impl ResendBase {
 
     /// Sets the lane that makes reusable call ids unique, unless it is only guessed.
     fn in_conversation<'b>(&self, mut paired: Paired<'b>) -> Paired<'b> {
-        let lane = self.sent.late_results.pin_scope().lane;
+        let lane = self.sent.scope.lane;
         paired.set_conversation(lane.map(|lane| *lane.as_bytes()));
         paired
     }
@@ -196,13 +196,13 @@ impl ResendBase {
     /// Returns everything known about the calls of a paired body. A copy, so that an unsent plan leaves no trace.
     pub(super) fn look_up(&self, paired: &Paired<'_>, context: RecoveryContext<'_>) -> CallLookup {
         let mut lookup = self.sent.lookup.clone();
-        lookup.add_from_memory(paired, self.call_memory(context), &self.sent.late_results);
+        lookup.add_from_memory(paired, self.call_memory(context), self.sent.scope);
         lookup
     }
 
     /// Returns the results that a plan's body contains.
     pub(super) fn results_of(&self, paired: &Paired<'_>, plan: &Plan, lookup: &CallLookup) -> CallResults {
-        call_results(paired, plan, lookup, self.sent.late_results.caller)
+        call_results(paired, plan, lookup, self.sent.scope.caller)
     }
 
     /// Plans a paired body, including what refusals have taught about this conversation's thinking.

@@ -149,11 +149,7 @@ fn pinned_result(history: &SentHistory, call: &BodyCall, context: RecoveryContex
         return Some(PinnedResult::Placeholder(placeholder));
     }
     let pinned = history.base.sent.lookup.known.pinned.get(&call.key).cloned();
-    pinned.or_else(|| {
-        memory
-            .recall
-            .cached_result(history.base.sent.late_results.pin_scope(), call.key)
-    })
+    pinned.or_else(|| memory.recall.cached_result(history.base.sent.scope, call.key))
 }
 
 /// Builds the resend of a plan with placeholders. `None` if it replaces nothing.

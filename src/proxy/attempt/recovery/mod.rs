@@ -211,7 +211,7 @@ async fn read_ledger(attempts: &mut Attempts<'_>, need: LedgerNeed) -> Option<Re
     match need {
         LedgerNeed::Nothing => {}
         LedgerNeed::EarlierResults => {
-            let scope = pins.late_results.pin_scope();
+            let scope = pins.scope;
             // After a panic of the core the resend is planned without these answers.
             let calls = catch_core_panic(|| Some(bound_thinking::answered_calls(history, &path.settings.policy)));
             // Memory first: only the ledger costs a wait.
