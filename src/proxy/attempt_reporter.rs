@@ -22,7 +22,7 @@ pub(super) struct AttemptReporter {
     pub(super) caller: Caller,
     /// The request with its lane. `None` if nothing identifies the lane.
     pub(super) request: Option<AnsweredRequest>,
-    /// Late-result context. `None` if no tool service is configured.
+    /// Late results of the exchange. `None` if its body was not read.
     pub(super) late_results: Option<LateResults>,
     /// Calls whose posted results stand in their places in the accepted request.
     pub(super) restored: Vec<RecordName>,
@@ -46,7 +46,7 @@ impl AttemptReporter {
     /// Notes that the caller has received the posted results: the whole answer to them was relayed.
     pub(super) fn note_delivered(&self) {
         if let Some(results) = &self.late_results {
-            results.late.note_delivered(self.caller, self.restored.iter().copied());
+            results.note_delivered(&self.restored);
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use super::{
     attempt_reporter::AttemptReporter,
     headers,
-    late_results::{CallRecording, ResultsCaller},
+    late_results::{CallRecording, LateResults, WaitingResults},
     request_ids::RequestIds,
 };
 use crate::{
@@ -77,8 +77,8 @@ pub(super) struct ExchangeLog {
     pub(super) client_place: Option<OwnedSemaphorePermit>,
     /// Reporter of the present attempt. `None` once its outcome is reported.
     pub(super) reporter: Option<Box<AttemptReporter>>,
-    /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
-    pub(super) results_caller: Option<ResultsCaller>,
+    /// Late results that the answer's head mentions. `None` if no tool service is configured.
+    pub(super) waiting_results: Option<WaitingResults>,
     is_ended: bool,
 }
 
@@ -120,7 +120,7 @@ impl ExchangeLog {
             retry_percent: None,
             client_place: None,
             reporter: None,
-            results_caller: None,
+            waiting_results: None,
             is_ended: false,
         }
     }
@@ -270,8 +270,8 @@ impl ExchangeLog {
         if let Some(repair) = self.repair_header.take() {
             fields.insert(headers::REPAIR, repair);
         }
-        if let Some(results) = &self.results_caller {
-            results.add_headers(fields);
+        if let Some(waiting) = &self.waiting_results {
+            waiting.add_headers(fields);
         }
     }
 
@@ -297,16 +297,18 @@ impl ExchangeLog {
 
     /// Returns `true` if a tool service may answer the calls of this exchange, so that their arguments are recorded.
     pub(super) fn notes_inputs(&self) -> bool {
-        self.reporter
-            .as_ref()
-            .is_some_and(|reporter| reporter.late_results.is_some())
+        self.late_results().is_some_and(LateResults::notes_inputs)
+    }
+
+    /// Returns the late results of the exchange, for what its answer says of them. `None` once its outcome is reported.
+    fn late_results(&self) -> Option<&LateResults> {
+        self.reporter.as_ref()?.late_results.as_ref()
     }
 
     /// Records the calls of a whole answer. Returns the recording, unless no tool service may answer one of them or all
     /// are recorded already.
     pub(super) fn record_calls(&self, calls: &EmittedCalls) -> Option<CallRecording> {
-        let results = self.reporter.as_ref()?.late_results.as_ref()?;
-        results.begin_recording(calls)
+        self.late_results()?.begin_recording(calls)
     }
 
     /// Stores the values that an answer carries, once it is complete. Only the first call counts.

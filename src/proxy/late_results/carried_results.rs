@@ -2,9 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::{LateResults, choose_that_fit};
+use super::{LateResults, lacking_results::choose_that_fit};
 use crate::{
-    late::ReadResult,
     ledger::{CommitStep, RecordName},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{LateCall, LateText, late_text, shorten_result},
@@ -42,14 +41,14 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
     // Reserved last, because what is reserved must be sent.
     let reserved = carry_over.reserve(caller, lane, &names, deadline).await.ok()?;
     texts.retain(|(read, _)| reserved.contains(read.call()));
-    let (read, texts): (Vec<ReadResult>, Vec<String>) = texts.into_iter().unzip();
+    let (read, texts): (Vec<_>, Vec<String>) = texts.into_iter().unzip();
     let text = texts.join("\n\n");
     (!text.is_empty()).then(|| {
         let appended = AppendedText {
             late: LateText::from_text(text),
             calls: read.iter().map(|read| *read.call()).collect(),
         };
-        let marks = read.into_iter().filter_map(ReadResult::into_mark);
+        let marks = read.into_iter().filter_map(|read| read.into_mark());
         (appended, marks.collect())
     })
 }

@@ -2,16 +2,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::LateResults;
+use super::{LateResults, after_answer::RECORDING_MAX, before_send::BeforeSend};
 use crate::{
     digest::digest_of,
-    late::{LateStore, NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
+    late::{NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
     ledger::{RecordName, Unread},
     recall::APPENDED_CALLS_MAX,
     repair::{
@@ -21,7 +21,7 @@ use crate::{
 
 /// The calls of one conversation, as one body shows them.
 pub(super) struct BodyCalls<'v> {
-    results: &'v LateResults,
+    before: BeforeSend<'v>,
     plain: &'v Bytes,
     calls: &'v [BodyCall],
     by_name: HashMap<RecordName, &'v BodyCall>,
@@ -43,17 +43,17 @@ impl<'v> BodyCalls<'v> {
     /// Indexes the calls of a body. `noted` are those of its lane that a compaction may have removed. A body that contains
     /// a compaction by the provider has `has_compaction` set.
     pub(super) fn new(
-        results: &'v LateResults,
+        before: BeforeSend<'v>,
         plain: &'v Bytes,
         calls: &'v [BodyCall],
         noted: &[NotedCall],
         has_compaction: bool,
     ) -> Self {
-        let lane = results.lane.map(|lane| lane.id);
+        let results = before.results;
         let mut by_name = HashMap::new();
         for call in calls {
             // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
-            let names = LateStore::call_names(lane, &results.query_of(call));
+            let names = results.names_of(&results.query_of(call));
             for name in names.into_iter().chain([*call.key.as_bytes()]) {
                 by_name.entry(name).or_insert(call);
             }
@@ -62,7 +62,7 @@ impl<'v> BodyCalls<'v> {
         let gone = noted.iter().take_while(|call| !by_name.contains_key(&call.name));
         let removed = gone.filter(|call| call.by_client || has_compaction);
         Self {
-            results,
+            before,
             plain,
             calls,
             compacted: removed.map(|call| call.name).collect(),
@@ -77,23 +77,19 @@ impl<'v> BodyCalls<'v> {
     }
 
     /// Finds the calls that have a posted result which the body may lack. `inserted` are those that got it already.
-    pub(super) async fn find_lacking(
-        &self,
-        inserted: &HashSet<RecordName>,
-        deadline: Instant,
-    ) -> Result<LackingCalls<'v>, Unread> {
-        let lane = self.results.lane.map(|lane| lane.id);
-        let (late, caller) = (&self.results.late, self.results.caller);
+    pub(super) async fn find_lacking(&self, inserted: &HashSet<RecordName>) -> Result<LackingCalls<'v>, Unread> {
+        let results = self.before.results;
+        let (late, caller) = (&results.late, results.caller);
         let mut in_body = Vec::new();
         for call in self.calls {
-            let names = LateStore::call_names(lane, &self.results.query_of(call)).into_iter();
+            let names = results.names_of(&results.query_of(call)).into_iter();
             let posted = late.known_posted(caller, names.filter(|name| !inserted.contains(name)));
             let lacks = posted
                 .into_iter()
                 .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
             in_body.extend(lacks.map(|(name, _)| (name, call)));
         }
-        let in_place = self.retain_lacking(&mut in_body, deadline).await?;
+        let in_place = self.retain_lacking(&mut in_body).await?;
         // A result that the owner has received is part of the summary.
         let waits = |name: &&RecordName| !inserted.contains(*name) && late.is_waiting(caller, name);
         Ok(LackingCalls {
@@ -108,12 +104,11 @@ impl<'v> BodyCalls<'v> {
     async fn retain_lacking(
         &self,
         calls: &mut Vec<(RecordName, &BodyCall)>,
-        deadline: Instant,
     ) -> Result<HashMap<CallKey, String>, Unread> {
         let open = calls.iter().filter(|(_, call)| call.in_body == BodyResult::Nothing);
         let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
-        let pinned = self.results.pinned_results(&keys, deadline).await?;
-        let (late, caller) = (&self.results.late, self.results.caller);
+        let pinned = self.before.pinned_results(&keys).await?;
+        let (late, caller) = (&self.before.results.late, self.before.results.caller);
         calls.retain(|(name, call)| match call.in_body {
             BodyResult::InPlace { .. } => true,
             BodyResult::Elsewhere => false,
@@ -162,27 +157,53 @@ impl<'v> BodyCalls<'v> {
         (name, recorded): &NamedResult,
         content: &str,
     ) -> Option<LateCall> {
+        let results = self.before.results;
         if lacking.compacted.contains(name) {
-            let lane = self.results.certain_lane().map(|lane| *lane.as_bytes());
+            let lane = results.certain_lane().map(|lane| *lane.as_bytes());
             return (recorded.lane.is_some() && recorded.lane == lane).then_some(LateCall::Compacted);
         }
         // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
         let call = self.find_call(recorded)?;
         let is_it = |(of, lacking): &(RecordName, &BodyCall)| of == name && lacking.key == call.key;
-        if !lacking.in_body.iter().any(is_it) || !is_call_of_body(recorded, &self.results.query_of(call)) {
+        if !lacking.in_body.iter().any(is_it) || !is_call_of_body(recorded, &results.query_of(call)) {
             return None;
         }
         if let Some((result, hash)) = real_result(call, self.plain)
             && contains_result(result, content)
         {
-            self.results.late.note_contained(self.results.caller, *name, hash);
+            results.late.note_contained(results.caller, *name, hash);
             return None;
         }
         let is_in_place = lacking.in_place.get(&call.key).is_some_and(|in_place| {
-            contains_result(in_place, content)
-                || contains_result(in_place, &self.results.content_in_place(content, call))
+            contains_result(in_place, content) || contains_result(in_place, &results.content_in_place(content, call))
         });
         (!is_in_place).then_some(LateCall::InHistory)
+    }
+}
+
+impl LateResults {
+    /// Notes the calls of a history that its client compacts, or lets the provider compact.
+    ///
+    /// A later history of the lane may lack them, and is still the same conversation. A guessed lane proves nothing.
+    pub(in crate::proxy) async fn note_compaction(&self, calls: impl FnOnce() -> Vec<BodyCall>, by_client: bool) {
+        let Some(lane) = self.certain_lane().filter(|_| self.late.is_used()) else {
+            return;
+        };
+        let calls = calls();
+        let names = calls.iter().flat_map(|call| self.names_of(&self.query_of(call)));
+        let noted: Vec<NotedCall> = names.map(|name| NotedCall { name, by_client }).collect();
+        if let Some(queued) = self.late.compactions().note_calls(self.caller, lane, &noted) {
+            // Stored before the provider summarises them. A slow ledger stores them later.
+            drop(timeout(RECORDING_MAX, queued.wait_for_end()).await);
+        }
+    }
+
+    /// Returns the lane's calls that a compaction may have removed from the body.
+    pub(super) async fn noted_calls(&self, by: Instant) -> Result<Arc<[NotedCall]>, Unread> {
+        match self.certain_lane() {
+            Some(lane) => self.late.compactions().find_calls(self.caller, lane, by).await,
+            None => Ok(Arc::default()),
+        }
     }
 }
 
@@ -212,4 +233,29 @@ fn real_result<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
 /// Returns `true` if the client's own result of a call is known to contain the posted one.
 fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
     known.is_some() && real_result(call, body).map(|(_, hash)| hash) == known
+}
+
+/// Returns the first of these results that fit into one message of `bytes_max`, each with at most `result_bytes_max`. The
+/// others wait for the next message.
+pub(super) fn choose_that_fit(
+    results: Vec<NamedResult>,
+    result_bytes_max: usize,
+    bytes_max: usize,
+) -> Vec<NamedResult> {
+    let mut chosen = Vec::new();
+    let mut room = bytes_max as u64;
+    for result in results {
+        let posted = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        let length = posted.min(result_bytes_max as u64);
+        // A provider that has refused the result would refuse it again.
+        if result.1.is_withheld {
+            continue;
+        }
+        // A result above the limit is sent alone: it would otherwise wait for ever.
+        if chosen.is_empty() || length <= room {
+            room = room.saturating_sub(length);
+            chosen.push(result);
+        }
+    }
+    chosen
 }

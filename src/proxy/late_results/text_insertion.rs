@@ -5,10 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
-use tokio::time::Instant;
-
-use super::{LateResults, carried_results, choose_that_fit, lacking_results::BodyCalls};
+use super::{
+    before_send::BeforeSend,
+    carried_results::carried_texts,
+    lacking_results::{BodyCalls, choose_that_fit},
+};
 use crate::{
     conversation::Outline,
     ledger::{CommitStep, RecordName, Unread},
@@ -19,6 +20,7 @@ use crate::{
         late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
+use bytes::Bytes;
 
 /// Maximum bytes of late results in one message. More wait for the next message.
 pub(in crate::proxy) const APPENDED_BYTES_MAX: usize = 256 * 1024;
@@ -48,14 +50,6 @@ impl LastText {
     pub(in crate::proxy) fn stored_text(&self) -> (Anchor, Arc<AppendedText>) {
         (self.anchor, Arc::clone(&self.appended))
     }
-}
-
-/// Wait of one request for the ledger.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct LedgerWait {
-    pub(in crate::proxy) deadline: Instant,
-    /// `true` if the ledger is asked even in its cooldown.
-    pub(in crate::proxy) is_patient: bool,
 }
 
 /// Late texts with the messages that they belong to.
@@ -104,30 +98,24 @@ impl PlacedTexts {
     }
 }
 
-/// Insertion of the results of one caller into one body.
-pub(in crate::proxy) struct LateTextInsertion<'r> {
-    pub(in crate::proxy) results: &'r LateResults,
-    pub(in crate::proxy) wait: LedgerWait,
-}
-
-impl LateTextInsertion<'_> {
+impl BeforeSend<'_> {
     /// Reads what the ledger knows about the body into memory, side by side. Returns [`Unread`] if it did not tell in time
     /// which results were posted.
     ///
     /// For patient requests: over a slow ledger, one read after the other would use up their time.
     pub(in crate::proxy) async fn read_ahead(&self, paired: &Paired<'_>) -> Result<(), Unread> {
-        let (results, deadline) = (self.results, self.wait.deadline);
+        let (results, recall, deadline) = (self.results, &self.path.recall, self.deadline);
         let caller = results.caller;
         // Each of the reads needs to know it.
-        if !matches!(results.late.callers().verify(caller, deadline).await, Ok(true)) {
+        if !matches!(self.path.callers.verify(caller, deadline).await, Ok(true)) {
             return Ok(());
         }
         let open: Vec<CallKey> = paired.open_calls().map(|call| call.key).collect();
         // What else stays unknown is noticed, and counted, where it is needed.
         let (_, _, _, posted) = tokio::join!(
-            results.recall.load_texts(caller, deadline),
+            recall.load_texts(caller, deadline),
             results.noted_calls(deadline),
-            results.pinned_results(&open, deadline),
+            self.pinned_results(&open),
             results.late.load_posted(caller, true, deadline),
         );
         posted
@@ -147,17 +135,17 @@ impl LateTextInsertion<'_> {
         // What a restart would forget is not put in: later requests would not contain the same prefix.
         let in_loops = self.results.late.delivers_in_loops();
         let ends_with_user = outline.ends_with_user_text || (in_loops && !outline.last_results.is_empty());
-        let may_add =
-            adds && ends_with_user && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
+        let recall = &self.path.recall;
+        let may_add = adds && ends_with_user && recall.survives_restart() && self.results.late.has_posted(caller);
         // Most requests end here, without a wait.
-        if !may_add && !self.results.recall.may_have_texts(caller) {
+        if !may_add && !recall.may_have_texts(caller) {
             return Ok(PlacedTexts::default());
         }
         // Boxed, because it is rare and the future of every exchange would be larger otherwise.
         Box::pin(self.find_and_place(plain, paired, may_add, outline.declares_tools)).await
     }
 
-    /// Does the work of [`LateTextInsertion::place_late_texts`]. New results are added if `may_add` is set.
+    /// Does the work of [`BeforeSend::place_late_texts`]. New results are added if `may_add` is set.
     async fn find_and_place(
         &self,
         plain: &Bytes,
@@ -166,9 +154,9 @@ impl LateTextInsertion<'_> {
         declares_tools: bool,
     ) -> Result<PlacedTexts, Unread> {
         let caller = self.results.caller;
-        let LedgerWait { deadline, is_patient } = self.wait;
+        let (deadline, is_patient) = (self.deadline, self.is_patient);
         // An unverified caller has no records.
-        if !self.results.late.callers().verify(caller, deadline).await? {
+        if !self.path.callers.verify(caller, deadline).await? {
             return Ok(PlacedTexts::default());
         }
         let noted = self.results.noted_calls(deadline).await?;
@@ -183,13 +171,13 @@ impl LateTextInsertion<'_> {
         };
         // A request without tools is none of the conversation: clients ask for titles and topics under the same session.
         let noted = if declares_tools { &noted[..] } else { &[] };
-        let calls = BodyCalls::new(self.results, plain, &calls, noted, paired.has_compaction());
+        let calls = BodyCalls::new(*self, plain, &calls, noted, paired.has_compaction());
         let in_lane = |place: &LatePlace| Some(place.anchor_in_lane(lane?.as_bytes()));
         let anchors: Vec<Anchor> = places
             .iter()
             .flat_map(|place| place.anchors().into_iter().chain(in_lane(place)))
             .collect();
-        let recall = &self.results.recall;
+        let recall = &self.path.recall;
         let known = recall.texts_at(caller, &anchors, is_patient, deadline).await?;
         let mut texts = self.find_stored(&places, &calls, &known).await?;
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
@@ -238,7 +226,7 @@ impl LateTextInsertion<'_> {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
-            if self.are_pinned_in_place(calls, appended, self.wait.deadline).await? {
+            if self.are_pinned_in_place(calls, appended).await? {
                 continue;
             }
             inserted.extend(&appended.calls);
@@ -263,13 +251,12 @@ impl LateTextInsertion<'_> {
         calls: &BodyCalls<'_>,
         inserted: &HashSet<RecordName>,
     ) -> Option<(AppendedText, Vec<CommitStep>)> {
-        let deadline = self.wait.deadline;
-        let own = self.waiting_texts(calls, inserted, deadline).await;
+        let own = self.waiting_texts(calls, inserted).await;
         if own.is_some() || !self.results.begins_conversation || paired.has_assistant_turn() {
             return own;
         }
         // Boxed, because it is rare.
-        Box::pin(carried_results::carried_texts(self.results, deadline)).await
+        Box::pin(carried_texts(self.results, self.deadline)).await
     }
 
     /// Collects the results to append now: of calls whose answer in this body does not contain the result, and of calls
@@ -281,14 +268,13 @@ impl LateTextInsertion<'_> {
         &self,
         calls: &BodyCalls<'_>,
         inserted: &HashSet<RecordName>,
-        deadline: Instant,
     ) -> Option<(AppendedText, Vec<CommitStep>)> {
-        let lacking = calls.find_lacking(inserted, deadline).await.ok()?;
+        let lacking = calls.find_lacking(inserted).await.ok()?;
         let names = lacking.names();
         if names.is_empty() {
             return None;
         }
-        let (late, caller) = (&self.results.late, self.results.caller);
+        let (late, caller, deadline) = (&self.results.late, self.results.caller, self.deadline);
         let found = late.read_posted(caller, &names, deadline).await.ok()?;
         let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
         let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
@@ -309,7 +295,7 @@ impl LateTextInsertion<'_> {
             let failed = recorded.posted.as_ref().is_some_and(|posted| posted.failed);
             let text = late_text(&id, &tool, &content, failed, call);
             texts.push(text);
-            media.extend(late_media(self.results.format, &content));
+            media.extend(late_media(self.scope.format, &content));
             given.push(*read.call());
             marks.extend(read.into_mark());
         }
@@ -319,12 +305,7 @@ impl LateTextInsertion<'_> {
     }
 
     /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.
-    async fn are_pinned_in_place(
-        &self,
-        body: &BodyCalls<'_>,
-        appended: &AppendedText,
-        deadline: Instant,
-    ) -> Result<bool, Unread> {
+    async fn are_pinned_in_place(&self, body: &BodyCalls<'_>, appended: &AppendedText) -> Result<bool, Unread> {
         let mut calls = Vec::new();
         for name in &appended.calls {
             let Some(call) = body.find(name).filter(|call| call.in_body == BodyResult::Nothing) else {
@@ -333,7 +314,7 @@ impl LateTextInsertion<'_> {
             calls.push(call);
         }
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = self.results.pinned_results(&keys, deadline).await?;
+        let pinned = self.pinned_results(&keys).await?;
         // A result that the client once brought may stand there, and differ from the posted one.
         let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
             Some(PinnedResult::Result(real)) => text_contains(&appended.late.text, call, real),

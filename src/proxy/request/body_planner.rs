@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::time::Instant;
 
 use super::{
     body_reader::{BodyReader, ReadBody},
@@ -19,7 +18,7 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{RequestContinuity, ReturnedValues},
-        late_results::{LastText, LateResults, LateTextInsertion, LateTexts, LedgerWait, PlacedTexts},
+        late_results::{BeforeSend, LastText, LateTexts, PlacedTexts},
     },
     repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},
@@ -53,17 +52,16 @@ impl BodyPlanner<'_> {
         &self,
         read: Box<ReadBody<'_>>,
         planned: &mut PlannedBody,
-        results: &LateResults,
-        wait: LedgerWait,
+        before: BeforeSend<'_>,
     ) -> Result<RepairReport, Unreadable> {
-        let deadline = wait.deadline;
+        let deadline = before.deadline;
         // Declared first, because the pairing of `read` may borrow it.
         let inserted;
         // Kept in its box, so that the future of the exchange does not store it at every wait.
         let mut read = read;
         let context = &*planned.context;
         let (reader, caller, learned) = (self.reader, context.caller, read.learned);
-        self.note_history(&read.paired, &read.outline, context, results).await;
+        self.note_history(&read.paired, &read.outline, context, before).await;
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
         if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &read.paired, deadline).await
         {
@@ -71,12 +69,11 @@ impl BodyPlanner<'_> {
             read.paired = reader.pair_body(caller, learned, parsed)?;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their results.
-        let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
+        let conversation = before.scope.lane.map(|lane| *lane.as_bytes());
         read.paired.set_conversation(conversation);
-        let insertion = LateTextInsertion { results, wait };
-        if wait.is_patient {
+        if before.is_patient {
             // Boxed, because it is rare.
-            read.are_texts_unread = Box::pin(insertion.read_ahead(&read.paired)).await.is_err();
+            read.are_texts_unread = Box::pin(before.read_ahead(&read.paired)).await.is_err();
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let ReadBody { continuity, paired, .. } = &mut *read;
@@ -87,7 +84,7 @@ impl BodyPlanner<'_> {
         let texts = if self.is_strict {
             Ok(PlacedTexts::default())
         } else {
-            let placed = insertion.place_late_texts(read.plain, &read.paired, &read.outline, self.asks_for_turn);
+            let placed = before.place_late_texts(read.plain, &read.paired, &read.outline, self.asks_for_turn);
             placed.await
         };
         let texts = texts.unwrap_or_else(|_| {
@@ -108,7 +105,7 @@ impl BodyPlanner<'_> {
         if read.unfilled.is_none() {
             read.continuity.iter_mut().for_each(RequestContinuity::cancel);
         }
-        self.look_up_and_plan(read, planned, results, deadline).await
+        self.look_up_and_plan(read, planned, before).await
     }
 
     /// Puts late texts and values into a body, and notes them in `read`. Returns its bytes, or `None` if there is nothing to
@@ -148,16 +145,15 @@ impl BodyPlanner<'_> {
         paired: &Paired<'_>,
         outline: &Outline,
         context: &RequestContext,
-        results: &LateResults,
+        before: BeforeSend<'_>,
     ) {
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
-        if self.asks_for_turn && context.has_detached_calls && !self.is_strict {
-            results.detach_lane();
+        if self.asks_for_turn && !self.is_strict {
+            before.results.note_detached();
         }
-        if (context.is_compaction || outline.may_compact) && results.late.is_used() {
-            results
-                .note_compaction(&paired.all_calls(), context.is_compaction)
-                .await;
+        if context.is_compaction || outline.may_compact {
+            let calls = || paired.all_calls();
+            before.results.note_compaction(calls, context.is_compaction).await;
         }
     }
 
@@ -166,13 +162,11 @@ impl BodyPlanner<'_> {
         &self,
         mut read: Box<ReadBody<'_>>,
         planned: &mut PlannedBody,
-        results: &LateResults,
-        deadline: Instant,
+        before: BeforeSend<'_>,
     ) -> Result<RepairReport, Unreadable> {
         let path = self.reader.path;
-        let scope = planned.context.pin_scope(self.reader.wire.format);
         yield_if_heavy().await;
-        let mut lookup = self.look_up_calls(&read.paired, results, &read.texts, deadline).await?;
+        let mut lookup = self.look_up_calls(&read.paired, &read.texts, before).await?;
         let mut pins = self.asks_for_turn.then(|| {
             let outline = if !read.texts.placed.is_empty() || read.unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
@@ -182,13 +176,13 @@ impl BodyPlanner<'_> {
             };
             Box::new(PendingPins::new(
                 path.recall.clone(),
-                scope,
+                before.scope,
                 read.plain.clone(),
                 outline,
             ))
         });
         let (caller, new_pins) = (planned.context.caller, pins.as_deref_mut());
-        let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, deadline);
+        let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, before.deadline);
         let plan = plan.await?;
         yield_if_heavy().await;
         let ReadBody {
@@ -207,9 +201,9 @@ impl BodyPlanner<'_> {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
             pins.repeat_watch = watch_calls(path, &planned.context, &paired, &plan, &pins.outline, &lookup, &texts);
-            pins.posted_calls.clone_from(&lookup.posted_calls);
+            pins.posted_calls.clone_from(&lookup.given.posted_calls);
             pins.last_text = texts.last.as_ref().map(LastText::stored_text);
-            pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
+            pins.awaited_calls = before.results.awaited_calls(|| paired.all_calls());
         }
         // Without any edit the client's own bytes are sent, compressed as they were.
         if !repaired.is_original() || !texts.placed.is_empty() || unfilled.is_some() {
@@ -232,7 +226,7 @@ impl BodyPlanner<'_> {
             learned,
             model: planned.context.model.clone(),
             shapes,
-            scope,
+            scope: before.scope,
         }));
         planned.last_text = texts.last.map(Box::new);
         Ok(plan.report)

@@ -33,7 +33,7 @@ use crate::{
         exchange_route::ExchangeRoute,
         headers::forbids_edits,
         heavy_body::{HEAVY_CALLS_MIN, is_heavy_pass},
-        late_results::{LateResults, LedgerWait},
+        late_results::{BeforeSend, LateResults},
         owned_ids::NamedObjects,
     },
     recall::LedgerBudget,
@@ -219,7 +219,7 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Result<Box<PlannedBody>, ProxyError> {
         let builder = self.context_builder(caller);
-        let mut context = builder.enter_lane(read.plain, &read.outline, log);
+        let (mut context, results) = builder.enter_lane(read.plain, &read.outline, log);
         context.follow_owner(objects, self.owners.method);
         let has_profile = context.credential_binding != CredentialBinding::Passthrough;
         let is_signed = forbids_edits(self.headers, self.route.target.query(), has_profile);
@@ -237,7 +237,9 @@ impl BodyRepair<'_> {
             &read.paired,
         );
         if mode == Mode::Repair {
-            return self.repair_body(received, read, context, ledger_budget, log).await;
+            return self
+                .repair_body(received, read, (context, results), ledger_budget, log)
+                .await;
         }
         // Without known results: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownResults::default(), self.policy));
@@ -248,9 +250,9 @@ impl BodyRepair<'_> {
             drop(ledger_budget.spend(work).await);
             continuity.add_to_report(&mut report);
         }
-        if mode == Mode::Strict && lacks_results_only(&report) && self.path.late.is_used() {
+        if mode == Mode::Strict && lacks_results_only(&report) && results.may_complete_body() {
             let before = read.plain.clone();
-            let filled = self.fill_strict_body(received, read, context, ledger_budget, log);
+            let filled = self.fill_strict_body(received, read, (context, results), ledger_budget, log);
             if let Some(planned) = Box::pin(filled).await? {
                 return Ok(planned);
             }
@@ -262,7 +264,7 @@ impl BodyRepair<'_> {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
         report_unedited(report, mode, is_signed, self.wire, log)?;
-        Ok(self.original_body(received, read, context, ledger_budget))
+        Ok(self.original_body(received, read, (context, results), ledger_budget))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
@@ -270,11 +272,9 @@ impl BodyRepair<'_> {
         &self,
         received: &ReceivedBody,
         read: Box<ReadBody<'_>>,
-        context: Box<RequestContext>,
+        (context, results): (Box<RequestContext>, LateResults),
         ledger_budget: LedgerBudget,
     ) -> Box<PlannedBody> {
-        let results = context.late_results(self.path, self.wire.format);
-        let is_used = results.late.is_used();
         let scope = context.pin_scope(self.wire.format);
         let ReadBody {
             plain,
@@ -283,18 +283,17 @@ impl BodyRepair<'_> {
             continuity,
             ..
         } = *read;
-        let pins = (is_used && self.asks_for_turn(&context)).then(|| {
-            if context.has_detached_calls {
-                results.detach_lane();
-            }
+        let asks = self.asks_for_turn(&context);
+        let awaited = asks.then(|| results.note_unedited(|| paired.all_calls())).flatten();
+        let pins = awaited.map(|awaited_calls| {
             let mut pins = PendingPins::new(self.path.recall.clone(), scope, plain.clone(), outline);
             pins.ledger_budget = ledger_budget;
-            pins.awaited_calls = results.awaited_calls(|| paired.all_calls());
+            pins.awaited_calls = awaited_calls;
             Box::new(pins)
         });
         Box::new(PlannedBody {
             pins,
-            late_results: is_used.then_some(results),
+            late_results: Some(results),
             continuity,
             ..PlannedBody::from_payload(received.as_it_came(), context)
         })
@@ -307,13 +306,13 @@ impl BodyRepair<'_> {
         &self,
         received: &ReceivedBody,
         mut read: Box<ReadBody<'_>>,
-        context: Box<RequestContext>,
+        (context, results): (Box<RequestContext>, LateResults),
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<Option<Box<PlannedBody>>, ProxyError> {
         // What the client has dropped is a finding of strict mode, and is never put back.
         read.continuity = None;
-        let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
+        let before = read.plain.clone();
         let mut planned = Box::new(PlannedBody::from_payload(received.as_it_came(), context));
         let report = self
             .plan_in_time(read, received, &mut planned, &results, &mut ledger_budget)
@@ -335,9 +334,10 @@ impl BodyRepair<'_> {
             Err(Unread) if self.path.settings.on_outage != OnOutage::Degrade => return Err(ProxyError::LedgerAway),
             Ok(false) | Err(Unread) => return Ok(None),
         }
-        if self.asks_for_turn(&planned.context) && planned.context.has_detached_calls {
-            results.detach_lane();
+        if self.asks_for_turn(&planned.context) {
+            results.note_detached();
         }
+        planned.late_results = Some(results);
         self.finish_repair(before, &mut planned, report, ledger_budget, log);
         // No resend: it would answer the call with a placeholder.
         planned.sent_body = None;
@@ -349,11 +349,11 @@ impl BodyRepair<'_> {
         &self,
         received: &ReceivedBody,
         read: Box<ReadBody<'_>>,
-        context: Box<RequestContext>,
+        (context, results): (Box<RequestContext>, LateResults),
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<Box<PlannedBody>, ProxyError> {
-        let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
+        let before = read.plain.clone();
         let is_shape_unread = read.is_shape_unread;
         let mut planned = Box::new(PlannedBody::from_payload(received.as_it_came(), context));
         match self
@@ -366,6 +366,7 @@ impl BodyRepair<'_> {
                 if refuses && is_unread && ledger_budget.is_patient() {
                     return Err(ProxyError::LedgerAway);
                 }
+                planned.late_results = Some(results);
                 self.finish_repair(before, &mut planned, report, ledger_budget, log);
             }
             // A bug of the proxy must not fail the exchange: the provider judges the original.
@@ -391,7 +392,15 @@ impl BodyRepair<'_> {
             ledger_budget.make_patient();
         }
         let is_patient = ledger_budget.is_patient();
-        let work = |deadline| planner.plan_body(read, planned, results, LedgerWait { deadline, is_patient });
+        let scope = planned.context.pin_scope(self.wire.format);
+        let before = |deadline| BeforeSend {
+            path: self.path,
+            results,
+            scope,
+            deadline,
+            is_patient,
+        };
+        let work = |deadline| planner.plan_body(read, planned, before(deadline));
         ledger_budget.spend(work).await
     }
 
@@ -414,8 +423,6 @@ impl BodyRepair<'_> {
         }
         planned.renamed_ids.clone_from(&report.renamed);
         planned.needs_binding_beta = report.actions.contains_key(&Action::Unbind);
-        let results = planned.context.late_results(self.path, self.wire.format);
-        planned.late_results = results.late.is_used().then_some(results);
         self.log_repair(report, before, planned.sent_body.as_deref(), log);
     }
 
@@ -424,18 +431,13 @@ impl BodyRepair<'_> {
         if self.path.settings.on_outage == OnOutage::Degrade || !self.asks_for_turn(context) {
             return false;
         }
-        let recall = &results.recall;
+        let recall = &self.path.recall;
         let is_stored = recall.survives_restart() && recall.may_have_results(context.caller);
         // A turn of the assistant after an unanswered call was generated with an answer, perhaps one of ours.
         let is_answered_before = |call: &BodyCall| call.turns_after > 0;
         let has_old_call = || read.paired.open_calls().any(is_answered_before);
-        // Just after a start it is not known yet who has texts. A first message follows no turn, so it has none.
-        let is_continued = recall.survives_restart() && read.outline.messages > 1;
-        let may_have_texts = || {
-            recall.has_texts(context.caller)
-                || results.late.is_used() && is_continued && recall.may_have_texts(context.caller)
-        };
-        (results.late.is_used() || is_stored) && has_old_call() || may_have_texts()
+        (results.may_complete_body() || is_stored) && has_old_call()
+            || results.may_have_texts(recall, read.outline.messages)
     }
 
     /// Writes a repair to the log, and into the header of the answer.
@@ -465,7 +467,7 @@ impl BodyRepair<'_> {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
-        let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default(), log);
+        let (mut context, _) = self.context_builder(caller).enter_lane(&[], &Outline::default(), log);
         context.follow_owner(objects, self.owners.method);
         Box::new(PlannedBody::from_payload(payload, context))
     }

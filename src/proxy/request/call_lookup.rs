@@ -6,16 +6,17 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::time::Instant;
 
-use crate::proxy::{fact_memory::FactMemory, fact_scope::FactScope, late_results::LateResults};
 use crate::{
-    clock::rfc3339_date,
-    late::{FoundCall, NamedCallRecord, ReadResult},
     ledger::{RecordName, Unread},
+    proxy::{
+        fact_memory::FactMemory,
+        fact_scope::FactScope,
+        late_results::{BeforeSend, GivenResults, LateResults},
+    },
     recall::{AssignedResult, ClientResultQuery, RecallScope, RecallStore},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownResults, Paired, Parsed, PinnedResult, Plan, RealResult,
-        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, contains_result, last_thinking, mark_earlier_run,
-        plan,
+        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -31,12 +32,8 @@ const TURNS_BEHIND_MAX: usize = 20;
 pub(in crate::proxy) struct CallLookup {
     /// Input of a plan.
     pub(in crate::proxy) known: KnownResults,
-    /// Ledger names of calls whose results a tool service posted.
-    pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
-    /// Those of them that were not marked as contained in a request yet.
-    unmarked: Vec<(CallKey, ReadResult)>,
-    /// Calls that got the result of an earlier run.
-    earlier_runs: HashSet<CallKey>,
+    /// Those of the known results that come from tool services.
+    pub(in crate::proxy) given: GivenResults,
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
@@ -168,18 +165,17 @@ impl CallLookup {
     pub(in crate::proxy) async fn add_from_ledger(
         &mut self,
         calls: &[&BodyCall],
-        results: &LateResults,
         in_texts: &HashSet<RecordName>,
-        deadline: Instant,
+        before: BeforeSend<'_>,
     ) {
-        let scope = results.pin_scope();
+        let (recall, scope, deadline) = (&before.path.recall, before.scope, before.deadline);
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
         let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
         // Side by side: three reads cost one wait.
         let (pinned, recorded, seen) = tokio::join!(
-            results.recall.fetch_results(scope, &keys, deadline),
-            results.recorded_calls(calls, deadline),
-            results.recall.find_client_results(scope, &wanted, deadline),
+            recall.fetch_results(scope, &keys, deadline),
+            before.recorded_calls(calls),
+            recall.find_client_results(scope, &wanted, deadline),
         );
         // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
         self.looked_up.extend(&keys);
@@ -190,42 +186,32 @@ impl CallLookup {
         }
         let recorded = recorded.unwrap_or_else(|_| calls.iter().map(|_| None).collect());
         let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
-        let (mut room, mut open) = (RESTORED_BYTES_MAX, Vec::new());
-        for ((call, recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
+        let (mut room, mut lacking) = (RESTORED_BYTES_MAX, Vec::new());
+        for ((call, mut recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
             // A pinned result is final: only the other calls need a result.
             if pinned.contains_key(&call.key) {
                 continue;
             }
-            // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
-            let is_its = |id: &[u8]| call.spelling == IdSpelling::Alone || id == call.id;
             // Restored near the end only: further back the client may have pruned results on purpose.
             let is_near = call.turns_after < TURNS_BEHIND_MAX;
-            match (recorded, seen.filter(|_| is_near)) {
-                (Some(FoundCall::Posted(posted)), _)
-                    if is_its(&posted.id) && !in_texts.contains(posted.read.call()) =>
-                {
-                    let content = results.content_in_place(&posted.content, call);
-                    let failed = posted.failed;
-                    self.known
-                        .results
-                        .insert(call.key, RealResult::Content { content, failed });
-                    self.posted_calls.insert(call.key, *posted.read.call());
-                    self.unmarked.push((call.key, posted.read));
+            if let Some(posted) = self.given.give_posted(call, &mut recorded, before.results, in_texts) {
+                self.known.results.insert(call.key, posted);
+            } else if let Some(real) = seen.filter(|_| is_near) {
+                if let Some(left) = room.checked_sub(real.byte_len()) {
+                    room = left;
+                    self.known.results.insert(call.key, real);
                 }
-                (_, Some(real)) => {
-                    if let Some(left) = room.checked_sub(real.byte_len()) {
-                        room = left;
-                        self.known.results.insert(call.key, real);
-                    }
-                }
-                (Some(FoundCall::Open(recorded)), None) if is_near && is_its(&recorded.1.id) => {
-                    open.push((call, recorded));
-                }
-                _ => {}
+            } else if is_near {
+                lacking.push((call, recorded));
             }
         }
         self.known.pinned.extend(pinned);
-        self.add_earlier_runs(&open, results, room, deadline).await;
+        for (call, run) in self.given.give_earlier_runs(lacking, room, before).await {
+            match run {
+                Ok(real) => drop(self.known.results.insert(call, real)),
+                Err(Unread) => drop(self.unread.insert(call)),
+            }
+        }
     }
 
     /// Marks the posted results of this look-up as contained in its request. Removes those that are not marked: then it
@@ -235,47 +221,12 @@ impl CallLookup {
         results: &LateResults,
         deadline: Instant,
     ) -> Result<bool, Unread> {
-        let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
-        let answered = results.late.mark_in_request(&read, deadline).await;
-        let (is_unread, marked) = (answered.is_err(), answered.unwrap_or_default());
-        let mut all_marked = true;
-        for (call, read) in calls.into_iter().zip(read) {
-            if !marked.contains(read.call()) {
-                self.known.results.remove(&call);
-                self.posted_calls.remove(&call);
-                self.unread.insert(call);
-                all_marked = false;
-            }
+        let (unmarked, answered) = self.given.mark_in_request(results, deadline).await;
+        for call in &unmarked {
+            self.known.results.remove(call);
+            self.unread.insert(*call);
         }
-        if is_unread { Err(Unread) } else { Ok(all_marked) }
-    }
-
-    /// Adds the results of earlier runs, of at most `room` bytes, for calls that have no result of their own.
-    async fn add_earlier_runs(
-        &mut self,
-        open: &[(&BodyCall, Box<NamedCallRecord>)],
-        results: &LateResults,
-        mut room: usize,
-        deadline: Instant,
-    ) {
-        let records: Vec<&NamedCallRecord> = open.iter().map(|(_, record)| &**record).collect();
-        let Ok(runs) = results.earlier_runs(&records, deadline).await else {
-            self.unread.extend(open.iter().map(|(call, _)| call.key));
-            return;
-        };
-        for ((call, _), run) in open.iter().zip(runs) {
-            let Some(run) = run else { continue };
-            let content = results.content_in_place(&run.content, call);
-            let content = mark_earlier_run(&content, &rfc3339_date(run.settled_at));
-            let Some(left) = room.checked_sub(content.len()) else {
-                continue;
-            };
-            room = left;
-            self.earlier_runs.insert(call.key);
-            // Not a posted result: the caller does not wait for it.
-            let real = RealResult::Content { content, failed: false };
-            self.known.results.insert(call.key, real);
-        }
+        answered.map(|()| unmarked.is_empty())
     }
 
     /// Returns `true` if a tool service has posted every known result.
@@ -301,49 +252,9 @@ impl CallLookup {
         for (call, result) in pinned {
             let is_same = matches!(&result, PinnedResult::Result(real) if self.known.results.get(&call) == Some(real));
             if !is_same {
-                self.posted_calls.remove(&call);
+                self.given.posted_calls.remove(&call);
             }
             self.known.pinned.insert(call, result);
-        }
-    }
-
-    /// Notes the pinned results whose caller has not received them yet: an earlier answer to it was cut off.
-    ///
-    /// A pin may also be the result of another run, or of a call of another session with the same id and input. Only a
-    /// result that the body contains is received.
-    pub(in crate::proxy) async fn note_waiting(
-        &mut self,
-        paired: &Paired<'_>,
-        results: &LateResults,
-        deadline: Instant,
-    ) {
-        if results.late.waiting_count(results.caller) == 0 {
-            return;
-        }
-        // A block is a result that the client brought. It may be another one than the posted.
-        let is_content = |key: &CallKey| {
-            matches!(
-                self.known.pinned.get(key),
-                Some(PinnedResult::Result(RealResult::Content { .. }))
-            )
-        };
-        let open = paired.open_calls();
-        let waiting: Vec<&BodyCall> = open
-            .filter(|call| is_content(&call.key) && results.waiting_result(call).is_some())
-            .collect();
-        if waiting.is_empty() {
-            return;
-        }
-        // What is not read in time goes on waiting.
-        let recorded = results.recorded_calls(&waiting, deadline).await.unwrap_or_default();
-        for (call, recorded) in waiting.into_iter().zip(recorded) {
-            if let Some(FoundCall::Posted(posted)) = recorded
-                && let Some(PinnedResult::Result(RealResult::Content { content, .. })) =
-                    self.known.pinned.get(&call.key)
-                && contains_result(content, &results.content_in_place(&posted.content, call))
-            {
-                self.posted_calls.insert(call.key, *posted.read.call());
-            }
         }
     }
 
@@ -352,7 +263,7 @@ impl CallLookup {
         for (call, result) in assigned {
             telemetry.record_pinned_result(match result {
                 PinnedResult::Placeholder(_) => "placeholder",
-                PinnedResult::Result(_) if self.earlier_runs.contains(call) => "earlier_run",
+                PinnedResult::Result(_) if self.given.earlier_runs.contains(call) => "earlier_run",
                 PinnedResult::Result(real) if self.known.results.get(call) == Some(real) => "restored",
                 PinnedResult::Result(_) => "moved",
             });

@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, Method};
 
 use crate::{
-    api::ledger_api,
     auth::{Caller, Principal},
     clock,
     conversation::{BodyField, Outline},
@@ -21,8 +20,7 @@ use crate::{
         data_path::DataPath,
         exchange_log::ExchangeLog,
         exchange_route::ExchangeRoute,
-        headers,
-        late_results::{LateResults, client_origin},
+        late_results::LateResults,
         owned_ids::NamedObjects,
     },
     recall::RecallScope,
@@ -71,20 +69,6 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) turn_mark: TurnMark,
     /// Hash that decides which profile serves a conversation first.
     pub(in crate::proxy) choice_hash: [u8; 32],
-    /// Hash of the session that the client names, under which its calls are recorded.
-    pub(in crate::proxy) session_hash: Option<[u8; 32]>,
-    /// Name of that session, as the client sends it.
-    pub(in crate::proxy) session_label: Option<Box<str>>,
-    /// Value of `x-antiphon-provisional`.
-    pub(in crate::proxy) provisional: Option<Box<HeaderValue>>,
-    /// `true` if no call may get the result of an earlier run: `x-antiphon-intent: new`.
-    pub(in crate::proxy) wants_new_runs: bool,
-    /// `true` if the request begins a conversation of the main agent, by a history of its own.
-    pub(in crate::proxy) begins_conversation: bool,
-    /// Hash of the upstream and the client program. `None` if no tool's results are carried over.
-    pub(in crate::proxy) origin: Option<[u8; 32]>,
-    /// `true` if calls of the lane became detached since its last request.
-    pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub(in crate::proxy) unattended_calls: Vec<[u8; 32]>,
     /// Time since the lane's last use. `None` if its history was compacted since, so that no cache of it is of use.
@@ -114,23 +98,6 @@ pub(super) fn named_model(route: &Route<'_>, body: &[u8], outline: &Outline) -> 
 }
 
 impl RequestContext {
-    /// Returns the late-result context of this request.
-    pub(super) fn late_results(&self, path: &DataPath, format: Format) -> LateResults {
-        LateResults {
-            late: path.late.clone(),
-            recall: path.recall.clone(),
-            caller: self.caller,
-            format,
-            lane: self.lane,
-            session: self.session_hash,
-            session_label: self.session_label.clone(),
-            provisional: self.provisional.clone(),
-            wants_new_runs: self.wants_new_runs,
-            begins_conversation: self.begins_conversation,
-            origin: self.origin,
-        }
-    }
-
     /// Returns the owner of pinned results, without a guessed lane: it identifies no call with a reusable id.
     pub(super) fn pin_scope(&self, format: Format) -> RecallScope {
         RecallScope {
@@ -187,8 +154,8 @@ pub(in crate::proxy) struct ContextBuilder<'s> {
 }
 
 impl ContextBuilder<'_> {
-    /// Enters the lane of the request, which closes the calls it answers, and returns the context. The log gets the
-    /// model and the lane.
+    /// Enters the lane of the request, which closes the calls it answers. Returns the context, and the late results of
+    /// the conversation. The log gets the model and the lane.
     ///
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
     pub(in crate::proxy) fn enter_lane(
@@ -196,7 +163,7 @@ impl ContextBuilder<'_> {
         body: &[u8],
         outline: &Outline,
         log: &mut ExchangeLog,
-    ) -> Box<RequestContext> {
+    ) -> (Box<RequestContext>, LateResults) {
         let path = self.route.target.path();
         let headers = ClientHeaders::read(self.headers);
         let hints = session::read_client_hints(&headers, path);
@@ -214,20 +181,13 @@ impl ContextBuilder<'_> {
         log.record_model(model.as_deref());
         let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), request);
         log.record_lane(lane);
-        if let Some(lane) = lane {
-            let cancels = self.path.late.cancels();
-            let evidence = &entered.evidence;
-            cancels.note_request((self.caller, lane.id), body, evidence.may_go_on, |id, is_shown| {
-                evidence.of_call(id, is_shown)
-            });
-        }
-        let carry_over = self.path.late.carry_over();
-        let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
-        let session = self.named_session(evidence);
+        let upstream = &self.route.upstream.name;
+        let head = (&**upstream, self.headers);
+        let results = LateResults::of_request(self.path, head, (self.caller, lane), evidence, &entered);
         // The label of another upstream's profile means nothing here.
-        let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
+        let pin = entered.pin.filter(|pin| *pin.upstream == **upstream);
         // Boxed, because it is moved several times until the request is sent.
-        Box::new(RequestContext {
+        let context = Box::new(RequestContext {
             budget_client: self.budget_client,
             model,
             wants_stream: outline.stream || self.route.is_stream(),
@@ -251,18 +211,6 @@ impl ContextBuilder<'_> {
             lane,
             turn_mark: request.mark,
             choice_hash: self.choice_hash(evidence, lane),
-            session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
-            session_label: session.map(|session| session.label().into()),
-            provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
-            wants_new_runs: self
-                .headers
-                .get(headers::INTENT)
-                .is_some_and(|value| value == ledger_api::REPEAT),
-            begins_conversation: entered.begins && is_main && !session::continues_by_id(outline),
-            origin: carry_over
-                .is_used()
-                .then(|| client_origin(&self.route.upstream.name, self.headers)),
-            has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             lane_idle: (!entered.is_compacted && !hints.is_compacted).then_some(entered.idle),
             pinned_profile: pin.map(|pin| pin.profile),
@@ -270,7 +218,8 @@ impl ContextBuilder<'_> {
             owner: None,
             request_hash: self.request_hash(body, outline, lane),
             is_continued_by_id: self.is_continued_by_id(outline, lane),
-        })
+        });
+        (context, results)
     }
 
     /// Enters the lane, which closes the calls that this request answers.
@@ -327,14 +276,6 @@ impl ContextBuilder<'_> {
             outline,
             path_model: self.route.model_name(),
         })
-    }
-
-    /// Returns the named session. `None` if it has no name, or no tool service is configured.
-    fn named_session(&self, evidence: Option<&SessionRequest<'_>>) -> Option<session::SessionId> {
-        if !self.path.late.is_used() {
-            return None;
-        }
-        evidence?.named_session()
     }
 
     /// Returns the origin of the credential, and what the body binds it to.

@@ -43,7 +43,7 @@ use super::{
     guard::RequestRefusal,
     headers,
     heavy_body::is_heavy_pass,
-    late_results::ResultsCaller,
+    late_results::WaitingResults,
 };
 use crate::{
     auth::Caller,
@@ -98,7 +98,7 @@ pub(super) async fn prepare_request(
             caller,
             budget_client: client,
         };
-        let mut context = builder.enter_lane(&[], &Outline::default(), log);
+        let (mut context, _) = builder.enter_lane(&[], &Outline::default(), log);
         let (payload, read) = read_or_stream(owners, (caller, client), &parts, body).await?;
         let found = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget));
         let pass = BodyPass::First.if_heavy(is_heavy_pass(read.len()));
@@ -133,17 +133,10 @@ pub(super) async fn prepare_request(
 
 /// Sets the caller whose late results the answer's head mentions, and loads the results that wait for it.
 async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut LedgerBudget, log: &mut ExchangeLog) {
-    // Without a tool service there are no late results.
-    if !path.late.is_used() {
-        return;
+    log.waiting_results = WaitingResults::of_caller(path, caller);
+    if let Some(waiting) = &log.waiting_results {
+        waiting.load_in_time(ledger_budget).await;
     }
-    log.results_caller = Some(ResultsCaller {
-        late: path.late.clone(),
-        caller,
-    });
-    // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
-    let load = |deadline| path.late.load_posted(caller, false, deadline);
-    ledger_budget.spend(load).await.ok();
 }
 
 /// Returns the payload of a body without a history, and its bytes if it may name objects of a provider.

@@ -127,9 +127,7 @@ impl PendingPins {
         let (scope, recall) = (self.scope, &self.recall);
         let brought = catch_core_panic(|| {
             if let Some(results) = late_results {
-                results.record_shown(&self.plain, &self.outline);
-                // Afterwards: what the last turn shows of a call is more.
-                results.record_awaited(&self.awaited_calls);
+                results.record_shown((&self.plain, scope.format), &self.outline, &self.awaited_calls);
             }
             let in_lane = scope.lane.is_some();
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))

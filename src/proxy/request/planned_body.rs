@@ -38,7 +38,7 @@ pub(in crate::proxy) struct PlannedBody {
     pub(in crate::proxy) pins: Option<Box<PendingPins>>,
     /// The late text of the last message. `None` if it has none.
     pub(in crate::proxy) last_text: Option<Box<LastText>>,
-    /// Late-result context. `None` if no tool service is configured.
+    /// Late results of the exchange. `None` if the body was not read.
     pub(in crate::proxy) late_results: Option<LateResults>,
     /// Values that the provider wants back. `None` if it wants none.
     pub(in crate::proxy) continuity: Option<RequestContinuity>,

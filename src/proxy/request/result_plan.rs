@@ -11,7 +11,7 @@ use crate::{
     auth::Caller,
     proxy::{
         catch_core_panic::catch_read,
-        late_results::{LateResults, LateTexts},
+        late_results::{BeforeSend, LateTexts},
     },
     repair::{Paired, Plan},
     wire::Unreadable,
@@ -22,29 +22,27 @@ impl BodyPlanner<'_> {
     pub(super) async fn look_up_calls(
         &self,
         paired: &Paired<'_>,
-        late_results: &LateResults,
         texts: &LateTexts,
-        deadline: Instant,
+        before: BeforeSend<'_>,
     ) -> Result<CallLookup, Unreadable> {
-        let memory = self.reader.call_memory(late_results.caller);
+        let memory = self.reader.call_memory(before.scope.caller);
         let mut lookup = catch_read(|| Ok(CallLookup::of_body(paired)))?;
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let unknown = lookup.add_from_memory(paired, memory, late_results.pin_scope());
+        let unknown = lookup.add_from_memory(paired, memory, before.scope);
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
             let read = async {
-                lookup
-                    .add_from_ledger(&unknown, late_results, &texts.calls, deadline)
-                    .await;
+                lookup.add_from_ledger(&unknown, &texts.calls, before).await;
                 // A request that strict mode rejects must leave no mark.
                 if !self.is_strict {
                     // What is not marked counts as unread.
-                    lookup.mark_restored(late_results, deadline).await.ok();
+                    lookup.mark_restored(before.results, before.deadline).await.ok();
                 }
             };
             Box::pin(read).await;
         }
-        lookup.note_waiting(paired, late_results, deadline).await;
+        let CallLookup { known, given, .. } = &mut lookup;
+        given.note_waiting(paired, &known.pinned, before).await;
         Ok(lookup)
     }
 

@@ -125,7 +125,9 @@ impl LeftOutResults {
             }
             path.recall.remove_text(caller, text.anchor);
         }
-        path.late.note_withheld(caller, self.records);
+        if let Some(results) = &body.late_results {
+            results.withhold_results(self.records);
+        }
     }
 }
 
