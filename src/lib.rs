@@ -73,6 +73,7 @@
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
 //! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `proxy/send_failure.rs`,
 //!   `wire/error_shape.rs`.
+//! * What does an exchange do about late results? `proxy/late_results`, at two hooks: before a send, after an answer.
 //! * Why does a call have this result? `repair/call_results.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
 //!   result appended there? `proxy/late_results/text_insertion.rs` (where) and `proxy/late_results/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.

@@ -41,14 +41,9 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
     // Reserved last, because what is reserved must be sent.
     let reserved = carry_over.reserve(caller, lane, &names, deadline).await.ok()?;
     texts.retain(|(read, _)| reserved.contains(read.call()));
-    let (read, texts): (Vec<_>, Vec<String>) = texts.into_iter().unzip();
-    let text = texts.join("\n\n");
-    (!text.is_empty()).then(|| {
-        let appended = AppendedText {
-            late: LateText::from_text(text),
-            calls: read.iter().map(|read| *read.call()).collect(),
-        };
-        let marks = read.into_iter().filter_map(|read| read.into_mark());
-        (appended, marks.collect())
-    })
+    let calls = texts.iter().map(|(read, _)| *read.call()).collect();
+    let sent = texts.into_iter().map(|(read, text)| (read.into_mark(), text));
+    let (marks, texts): (Vec<Option<CommitStep>>, Vec<String>) = sent.unzip();
+    let late = LateText::from_text(texts.join("\n\n"));
+    (!late.text.is_empty()).then(|| (AppendedText { late, calls }, marks.into_iter().flatten().collect()))
 }

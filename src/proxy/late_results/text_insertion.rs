@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 use super::{
     before_send::BeforeSend,
     carried_results::carried_texts,
@@ -20,7 +22,6 @@ use crate::{
         late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
-use bytes::Bytes;
 
 /// Maximum bytes of late results in one message. More wait for the next message.
 pub(in crate::proxy) const APPENDED_BYTES_MAX: usize = 256 * 1024;

@@ -38,10 +38,6 @@ const MODEL_MAX: usize = 256;
 
 /// The context of one request.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says one thing of a request, and any may go with any"
-)]
 pub(in crate::proxy) struct RequestContext {
     /// Model, as the body or the path names it.
     pub(in crate::proxy) model: Option<String>,

@@ -41,8 +41,7 @@ impl BodyPlanner<'_> {
             };
             Box::pin(read).await;
         }
-        let CallLookup { known, given, .. } = &mut lookup;
-        given.note_waiting(paired, &known.pinned, before).await;
+        lookup.given.note_waiting(paired, &lookup.known.pinned, before).await;
         Ok(lookup)
     }
 
