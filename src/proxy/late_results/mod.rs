@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 
 pub(super) use after_answer::CallRecording;
 pub(super) use before_send::BeforeSend;
-pub(super) use open_calls::GivenResults;
+pub(super) use open_calls::{GivenResults, OpenCallRecords};
 pub(super) use text_insertion::{APPENDED_BYTES_MAX, LastText, LateTexts, PlacedTexts};
 
 use super::{data_path::DataPath, headers};

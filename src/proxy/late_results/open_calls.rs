@@ -9,6 +9,7 @@ use crate::{
     clock::rfc3339_date,
     late::{FoundCall, NamedCallRecord, ReadResult},
     ledger::{RecordName, Unread},
+    recall::ClientResultQuery,
     repair::{BodyCall, CallKey, IdSpelling, Paired, PinnedResult, RealResult, contains_result, mark_earlier_run},
 };
 
@@ -23,9 +24,77 @@ pub(in crate::proxy) struct GivenResults {
     pub(in crate::proxy) earlier_runs: HashSet<CallKey>,
 }
 
+/// Records of open calls, each once, as far as they were read.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct OpenCallRecords(HashMap<CallKey, OpenCallRecord>);
+
+/// What the ledger has of an open call.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct OpenCallRecord {
+    /// The result that an earlier request has pinned to it.
+    pub(in crate::proxy) pinned: Option<PinnedResult>,
+    /// The recorded call.
+    pub(in crate::proxy) recorded: Option<FoundCall>,
+    /// The result that its client brought in an earlier request.
+    pub(in crate::proxy) seen: Option<RealResult>,
+    /// `true` if a part of it was not read in time.
+    pub(in crate::proxy) is_unread: bool,
+}
+
+impl OpenCallRecords {
+    /// Reads the records of those calls that were not read yet.
+    pub(in crate::proxy) async fn read(&mut self, calls: &[&BodyCall], before: BeforeSend<'_>) {
+        let is_missing = |call: &&BodyCall| self.0.get(&call.key).is_none_or(|record| record.is_unread);
+        let calls: Vec<&BodyCall> = calls.iter().copied().filter(is_missing).collect();
+        if calls.is_empty() {
+            return;
+        }
+        let (recall, scope, deadline) = (&before.path.recall, before.scope, before.deadline);
+        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
+        let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
+        // Side by side: three reads cost one wait.
+        let (pinned, recorded, seen) = tokio::join!(
+            recall.fetch_results(scope, &keys, deadline),
+            before.recorded_calls(&calls),
+            recall.find_client_results(scope, &wanted, deadline),
+        );
+        let is_unread = pinned.is_err() || recorded.is_err() || seen.is_err();
+        let mut pinned = pinned.unwrap_or_default();
+        let mut recorded = recorded.unwrap_or_default().into_iter();
+        let mut seen = seen.unwrap_or_default().into_iter();
+        self.0.extend(keys.into_iter().map(|key| {
+            let record = OpenCallRecord {
+                pinned: pinned.remove(&key),
+                recorded: recorded.next().flatten(),
+                seen: seen.next().flatten(),
+                is_unread,
+            };
+            (key, record)
+        }));
+    }
+
+    /// Takes the record of a call.
+    pub(in crate::proxy) fn take(&mut self, call: CallKey) -> Option<OpenCallRecord> {
+        self.0.remove(&call)
+    }
+}
+
+/// Describes a call to the store of earlier client results.
+fn wanted_result(call: &BodyCall) -> ClientResultQuery {
+    // A call without an id is stored under its tool.
+    let id = if call.id.is_empty() { &call.tool } else { &call.id };
+    ClientResultQuery {
+        id: id.clone(),
+        tool: call.tool.clone(),
+        context_hash: call.context_hash,
+        occurrence: call.occurrence,
+        has_twin: call.spelling != IdSpelling::Alone,
+    }
+}
+
 impl BeforeSend<'_> {
     /// Returns the recorded calls among these, with the results that tool services posted, in the calls' order.
-    pub(in crate::proxy) async fn recorded_calls(&self, calls: &[&BodyCall]) -> Result<Vec<Option<FoundCall>>, Unread> {
+    async fn recorded_calls(&self, calls: &[&BodyCall]) -> Result<Vec<Option<FoundCall>>, Unread> {
         let LateResults { late, caller, lane, .. } = self.results;
         let wanted: Vec<_> = calls.iter().map(|call| self.results.query_of(call)).collect();
         let lane = lane.map(|lane| lane.id);

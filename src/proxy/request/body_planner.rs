@@ -73,7 +73,8 @@ impl BodyPlanner<'_> {
         read.paired.set_conversation(conversation);
         if before.is_patient {
             // Boxed, because it is rare.
-            read.are_texts_unread = Box::pin(before.read_ahead(&read.paired)).await.is_err();
+            let (records, posted) = Box::pin(before.read_ahead(&read.paired)).await;
+            (read.call_records, read.are_texts_unread) = (records, posted.is_err());
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let ReadBody { continuity, paired, .. } = &mut *read;
@@ -166,7 +167,8 @@ impl BodyPlanner<'_> {
     ) -> Result<RepairReport, Unreadable> {
         let path = self.reader.path;
         yield_if_heavy().await;
-        let mut lookup = self.look_up_calls(&read.paired, &read.texts, before).await?;
+        let records = std::mem::take(&mut read.call_records);
+        let mut lookup = self.look_up_calls(&read.paired, &read.texts, records, before).await?;
         let mut pins = self.asks_for_turn.then(|| {
             let outline = if !read.texts.placed.is_empty() || read.unfilled.is_some() {
                 // These edits have moved the spans of the first outline.

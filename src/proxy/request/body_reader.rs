@@ -12,8 +12,12 @@ use crate::{
     conversation::Outline,
     provider::Route,
     proxy::{
-        catch_core_panic::catch_read, continuity::RequestContinuity, data_path::DataPath, fact_memory::ForbiddenShape,
-        fact_scope::FactScope, late_results::LateTexts,
+        catch_core_panic::catch_read,
+        continuity::RequestContinuity,
+        data_path::DataPath,
+        fact_memory::ForbiddenShape,
+        fact_scope::FactScope,
+        late_results::{LateTexts, OpenCallRecords},
     },
     recall::{FactKey, LedgerBudget},
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
@@ -53,6 +57,8 @@ pub(super) struct ReadBody<'b> {
     pub(super) texts: LateTexts,
     /// `true` if the ledger did not tell in time whether late results belong into the body.
     pub(super) are_texts_unread: bool,
+    /// Records of its open calls that were read ahead.
+    pub(super) call_records: OpenCallRecords,
     /// `plain` without the values that the client had dropped. `None` if it got none back.
     pub(super) unfilled: Option<Bytes>,
 }
@@ -162,6 +168,7 @@ impl BodyReader<'_> {
             continuity: None,
             texts: LateTexts::default(),
             are_texts_unread: false,
+            call_records: OpenCallRecords::default(),
             unfilled: None,
         };
         // Boxed, because it is moved several times until its body is planned.

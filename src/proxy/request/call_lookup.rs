@@ -11,12 +11,12 @@ use crate::{
     proxy::{
         fact_memory::FactMemory,
         fact_scope::FactScope,
-        late_results::{BeforeSend, GivenResults, LateResults},
+        late_results::{BeforeSend, GivenResults, LateResults, OpenCallRecords},
     },
-    recall::{AssignedResult, ClientResultQuery, RecallScope, RecallStore},
+    recall::{AssignedResult, RecallScope, RecallStore},
     repair::{
-        Assignment, BodyCall, CallKey, IdSpelling, KnownResults, Paired, Parsed, PinnedResult, Plan, RealResult,
-        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan,
+        Assignment, BodyCall, CallKey, KnownResults, Paired, Parsed, PinnedResult, Plan, RealResult, RemoteCalls,
+        RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -159,53 +159,47 @@ impl CallLookup {
         self.known.overrides.extend(overrides);
     }
 
-    /// Adds results of these calls from the ledger: pinned results, posted results, and earlier client results.
+    /// Adds results of these calls from the ledger: pinned results, posted results, and earlier client results. `records` are
+    /// those that were read already.
     ///
     /// A posted result in `in_texts` is not restored: it is already in the body, at the end of a message.
     pub(in crate::proxy) async fn add_from_ledger(
         &mut self,
         calls: &[&BodyCall],
+        mut records: OpenCallRecords,
         in_texts: &HashSet<RecordName>,
         before: BeforeSend<'_>,
     ) {
-        let (recall, scope, deadline) = (&before.path.recall, before.scope, before.deadline);
-        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
-        // Side by side: three reads cost one wait.
-        let (pinned, recorded, seen) = tokio::join!(
-            recall.fetch_results(scope, &keys, deadline),
-            before.recorded_calls(calls),
-            recall.find_client_results(scope, &wanted, deadline),
-        );
-        // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
-        self.looked_up.extend(&keys);
-        let is_unread = pinned.is_err() || recorded.is_err() || seen.is_err();
-        let pinned = pinned.unwrap_or_default();
-        if is_unread {
-            self.unread.extend(keys.iter().filter(|key| !pinned.contains_key(*key)));
-        }
-        let recorded = recorded.unwrap_or_else(|_| calls.iter().map(|_| None).collect());
-        let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
+        records.read(calls, before).await;
         let (mut room, mut lacking) = (RESTORED_BYTES_MAX, Vec::new());
-        for ((call, mut recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
-            // A pinned result is final: only the other calls need a result.
-            if pinned.contains_key(&call.key) {
+        for call in calls.iter().copied() {
+            // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
+            self.looked_up.insert(call.key);
+            let Some(mut record) = records.take(call.key) else {
                 continue;
+            };
+            // A pinned result is final: only the other calls need a result.
+            if let Some(pinned) = record.pinned {
+                self.known.pinned.insert(call.key, pinned);
+                continue;
+            }
+            if record.is_unread {
+                self.unread.insert(call.key);
             }
             // Restored near the end only: further back the client may have pruned results on purpose.
             let is_near = call.turns_after < TURNS_BEHIND_MAX;
-            if let Some(posted) = self.given.give_posted(call, &mut recorded, before.results, in_texts) {
+            let recorded = &mut record.recorded;
+            if let Some(posted) = self.given.give_posted(call, recorded, before.results, in_texts) {
                 self.known.results.insert(call.key, posted);
-            } else if let Some(real) = seen.filter(|_| is_near) {
+            } else if let Some(real) = record.seen.filter(|_| is_near) {
                 if let Some(left) = room.checked_sub(real.byte_len()) {
                     room = left;
                     self.known.results.insert(call.key, real);
                 }
             } else if is_near {
-                lacking.push((call, recorded));
+                lacking.push((call, record.recorded));
             }
         }
-        self.known.pinned.extend(pinned);
         for (call, run) in self.given.give_earlier_runs(lacking, room, before).await {
             match run {
                 Ok(real) => drop(self.known.results.insert(call, real)),
@@ -268,18 +262,5 @@ impl CallLookup {
                 PinnedResult::Result(_) => "moved",
             });
         }
-    }
-}
-
-/// Describes a call to the store of earlier client results.
-fn wanted_result(call: &BodyCall) -> ClientResultQuery {
-    // A call without an id is stored under its tool.
-    let id = if call.id.is_empty() { &call.tool } else { &call.id };
-    ClientResultQuery {
-        id: id.clone(),
-        tool: call.tool.clone(),
-        context_hash: call.context_hash,
-        occurrence: call.occurrence,
-        has_twin: call.spelling != IdSpelling::Alone,
     }
 }

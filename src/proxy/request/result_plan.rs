@@ -11,18 +11,19 @@ use crate::{
     auth::Caller,
     proxy::{
         catch_core_panic::catch_read,
-        late_results::{BeforeSend, LateTexts},
+        late_results::{BeforeSend, LateTexts, OpenCallRecords},
     },
     repair::{Paired, Plan},
     wire::Unreadable,
 };
 
 impl BodyPlanner<'_> {
-    /// Looks up what earlier requests and tool services know about the open calls.
+    /// Looks up what earlier requests and tool services know about the open calls. `records` are those that were read ahead.
     pub(super) async fn look_up_calls(
         &self,
         paired: &Paired<'_>,
         texts: &LateTexts,
+        records: OpenCallRecords,
         before: BeforeSend<'_>,
     ) -> Result<CallLookup, Unreadable> {
         let memory = self.reader.call_memory(before.scope.caller);
@@ -32,7 +33,7 @@ impl BodyPlanner<'_> {
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
             let read = async {
-                lookup.add_from_ledger(&unknown, &texts.calls, before).await;
+                lookup.add_from_ledger(&unknown, records, &texts.calls, before).await;
                 // A request that strict mode rejects must leave no mark.
                 if !self.is_strict {
                     // What is not marked counts as unread.

@@ -718,3 +718,16 @@ async fn three_replicas_that_refuse_requests_contradict_nothing() {
 async fn replicas_that_are_told_of_nothing_keep_every_promise() {
     walk(OnOutage::Wait, (3, false)).await;
 }
+
+/// Walks that have contradicted a promise once, each with its fault.
+#[tokio::test(start_paused = true)]
+async fn walks_that_found_a_fault_find_none() {
+    for (seed, replicas, fault) in [(
+        32,
+        (2, true),
+        "reads for a new result used up the time for those of results that were sent before",
+    )] {
+        let (_, faults) = play_walk(seed, ROUND, OnOutage::Wait, replicas).await;
+        assert!(faults.is_empty(), "SEED={seed}, which found that {fault}: {}", faults[0]);
+    }
+}
