@@ -728,6 +728,10 @@ async fn walks_that_found_a_fault_find_none() {
         "reads for a new result used up the time for those of results that were sent before",
     )] {
         let (_, faults) = play_walk(seed, ROUND, OnOutage::Wait, replicas).await;
-        assert!(faults.is_empty(), "SEED={seed}, which found that {fault}: {}", faults[0]);
+        assert!(
+            faults.is_empty(),
+            "SEED={seed}, which found that {fault}: {}",
+            faults[0]
+        );
     }
 }

@@ -15,6 +15,7 @@ mod daily_writes;
 mod row;
 mod row_set;
 mod row_sets;
+mod table_records;
 mod verified_callers;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -26,6 +27,7 @@ use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use row_set::{RowSet, SetChange, SetRow};
 pub use row_sets::{ReadEffort, RowSets, SetDepth, SetMemory, SetPolicy};
+use table_records::TableRecords;
 pub use verified_callers::VerifiedCallers;
 
 use antiphon_core::digest::digest_of;
@@ -34,8 +36,7 @@ use crate::{
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread,
-        read_by,
+        CommitStep, Ledger, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread, read_by,
     },
     principal::Principal,
     writer::{Added, LedgerCounter, Writer},
@@ -119,17 +120,14 @@ pub struct TablePolicy {
 pub struct Table<V>(Arc<TableState<V>>);
 
 struct TableState<V> {
-    parts: TableParts,
-    policy: TablePolicy,
-    /// The callers whose rows are stored and read. `None` in their own table, which takes any principal.
-    callers: Option<VerifiedCallers>,
+    records: TableRecords,
     rows: DigestCache<RecordKey, Entry<V>>,
 }
 
 impl<V> fmt::Debug for TableState<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Rows may belong to conversations.
-        write!(f, "Table({}, {:?})", self.policy.kind.label(), self.rows)
+        write!(f, "Table({}, {:?})", self.records.policy.kind.label(), self.rows)
     }
 }
 
@@ -153,53 +151,45 @@ impl<V: StoredRow> Table<V> {
     }
 
     fn for_callers(parts: &TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
-        debug_assert!(
-            policy.kind.is_announced() || !matches!(policy.principals, KnownPrincipals::Announced(_)),
-            "no process is told of changes of this kind"
-        );
         let rows = match policy.memory {
             MemoryLimit::Rows(max) => DigestCache::new(max, policy.lifetime),
             MemoryLimit::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
         };
-        Self(Arc::new(TableState {
-            parts: parts.clone(),
-            policy,
-            callers,
-            rows,
-        }))
+        let records = TableRecords::new(parts, callers, policy);
+        Self(Arc::new(TableState { records, rows }))
     }
 
     /// Returns a row that is in memory. That renews its lifetime there.
     pub fn get(&self, principal: Principal, name: RecordName) -> Option<V> {
-        self.0.rows.get(&self.0.key(principal, name))?.row
+        self.0.rows.get(&self.0.records.key(principal, name))?.row
     }
 
     /// Returns `true` if any process has records of this kind, or if that is unknown. Does not wait.
     pub fn may_have_any(&self) -> bool {
-        match &self.0.policy.principals {
+        match &self.0.records.policy.principals {
             KnownPrincipals::Any => true,
             KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) => {
-                owners.may_have_any(self.0.policy.kind)
+                owners.may_have_any(self.0.records.policy.kind)
             }
         }
     }
 
     /// Returns what is known of a principal's rows in the ledger without a read.
     pub fn state_of(&self, principal: Principal) -> RecordState {
-        self.0.state_of(principal)
+        self.0.records.state_of(principal)
     }
 
     /// Returns `true` if the principal may have rows in the ledger. Does not wait.
     pub fn may_have(&self, principal: Principal) -> bool {
-        self.0.state_of(principal) != RecordState::Absent
+        self.0.records.state_of(principal) != RecordState::Absent
     }
 
     /// Returns `true` if the principal is known to have had rows. Does not wait.
     pub fn has_known(&self, principal: Principal) -> bool {
-        match &self.0.policy.principals {
+        match &self.0.records.policy.principals {
             KnownPrincipals::Any => false,
             KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) => {
-                owners.has_known(self.0.policy.kind, principal)
+                owners.has_known(self.0.records.policy.kind, principal)
             }
         }
     }
@@ -213,7 +203,7 @@ impl<V: StoredRow> Table<V> {
     {
         let mut added = Added::default();
         for (name, change) in changes {
-            let key = self.0.key(principal, name);
+            let key = self.0.records.key(principal, name);
             self.0.rows.change(&key, |known| {
                 let known = known.unwrap_or_default();
                 let (row, how) = match change(known.row.as_ref()) {
@@ -221,18 +211,18 @@ impl<V: StoredRow> Table<V> {
                     RowChange::Remember(row) => (row, None),
                     RowChange::Store(row, how) => (row, Some(how)),
                 };
-                let is_writer = how.is_some() && self.0.is_writer(principal);
+                let is_writer = how.is_some() && self.0.records.is_writer(principal);
                 // In a ledger that outlives no process nobody has such rows.
-                if is_writer || (how.is_some() && !self.0.policy.needs_lasting_ledger) {
+                if is_writer || (how.is_some() && !self.0.records.policy.needs_lasting_ledger) {
                     // Before the write, which is about to come.
-                    self.0.note_principal(principal);
+                    self.0.records.note_principal(principal);
                 }
-                let how = how.filter(|_| is_writer && self.0.counts_write(principal));
+                let how = how.filter(|_| is_writer && self.0.records.counts_write(principal));
                 let version = known.version.saturating_add(u64::from(how.is_some()));
                 if let Some(how) = how {
                     // While no other change of the row begins: they are queued in the order in which they are made.
                     let steps = self.0.steps(key, &row, how, known.version);
-                    added.join(self.0.parts.writer.add_writes(steps));
+                    added.join(self.0.records.parts.writer.add_writes(steps));
                 }
                 // What the ledger has is as well known as before.
                 EntryChange::Put(Entry {
@@ -242,15 +232,15 @@ impl<V: StoredRow> Table<V> {
                 })
             });
         }
-        self.0.parts.writer.note_added(added);
+        self.0.records.parts.writer.note_added(added);
     }
 
     /// Returns `true` if memory knows a row, or that there is none, as well as the ledger does. Does not wait.
     pub fn is_certain(&self, principal: Principal, name: RecordName) -> bool {
-        let state = self.0.state_of(principal);
-        let entry = self.0.rows.get(&self.0.key(principal, name));
+        let state = self.0.records.state_of(principal);
+        let entry = self.0.rows.get(&self.0.records.key(principal, name));
         state == RecordState::Absent
-            || (self.0.policy.needs_lasting_ledger && !self.0.parts.ledger.survives_restart())
+            || (self.0.records.policy.needs_lasting_ledger && !self.0.records.parts.ledger.survives_restart())
             || entry.is_some_and(|entry| self.0.is_final(&entry, state))
     }
 
@@ -258,17 +248,17 @@ impl<V: StoredRow> Table<V> {
     ///
     /// A row that is stored again becomes the latest one.
     pub fn append(&self, principal: Principal, rows: impl IntoIterator<Item = V>) {
-        if !self.0.is_writer(principal) {
+        if !self.0.records.is_writer(principal) {
             return;
         }
-        self.0.note_principal(principal);
+        self.0.records.note_principal(principal);
         let write = |row: V| {
-            let value = row.encode().filter(|_| self.0.counts_write(principal))?;
-            let key = self.0.key(principal, digest_of([&value[..]]));
-            Some(renewal_steps(key, value, self.0.expires_at(&row)))
+            let value = row.encode().filter(|_| self.0.records.counts_write(principal))?;
+            let key = self.0.records.key(principal, digest_of([&value[..]]));
+            Some(renewal_steps(key, value, self.0.records.expires_at(&row)))
         };
         let steps = rows.into_iter().filter_map(write).flatten();
-        self.0.parts.writer.queue_writes(steps.collect());
+        self.0.records.parts.writer.queue_writes(steps.collect());
     }
 
     /// Reads the latest rows of a principal from the ledger, at most `limit`, in the order of their inserts.
@@ -278,18 +268,15 @@ impl<V: StoredRow> Table<V> {
     /// [`Unread`] if the ledger fails or does not answer before the deadline.
     pub async fn list_latest(&self, principal: Principal, limit: usize, deadline: Instant) -> Result<Vec<V>, Unread> {
         let list = async {
-            let (kind, now) = (self.0.policy.kind, clock::unix_time());
-            let list = self
-                .0
-                .parts
-                .ledger
-                .list_records(kind, *principal.as_bytes(), limit, now);
+            let (kind, now) = (self.0.records.policy.kind, clock::unix_time());
+            let ledger = &self.0.records.parts.ledger;
+            let list = ledger.list_records(kind, *principal.as_bytes(), limit, now);
             timeout_at(deadline, list)
                 .await
                 .map_err(|_| Unread)?
                 .map_err(|_| Unread)
         };
-        let records = self.0.ask(principal, list, deadline).await?.unwrap_or_default();
+        let records = self.0.records.ask(principal, list, deadline).await?.unwrap_or_default();
         Ok(records.iter().filter_map(V::decode).collect())
     }
 
@@ -305,23 +292,25 @@ impl<V: StoredRow> Table<V> {
         deadline: Instant,
     ) -> Result<Vec<Option<V>>, Unread> {
         // Before memory is looked at and before the read: a change meanwhile needs another read.
-        let state = self.0.state_of(principal);
-        let entries = names.iter().map(|name| self.0.rows.get(&self.0.key(principal, *name)));
+        let state = self.0.records.state_of(principal);
+        let entries = names
+            .iter()
+            .map(|name| self.0.rows.get(&self.0.records.key(principal, *name)));
         let entries: Vec<Option<Entry<V>>> = entries.collect();
         let is_open = |entry: &Option<Entry<V>>| entry.as_ref().is_none_or(|entry| !self.0.is_final(entry, state));
         let open = names.iter().zip(&entries).filter(|(_, entry)| is_open(entry));
-        let open: Vec<RecordKey> = open.map(|(name, _)| self.0.key(principal, *name)).collect();
+        let open: Vec<RecordKey> = open.map(|(name, _)| self.0.records.key(principal, *name)).collect();
         let memory = |entries: Vec<Option<Entry<V>>>| entries.into_iter().map(|entry| entry?.row).collect();
         if open.is_empty() || state == RecordState::Absent {
             return Ok(memory(entries));
         }
-        let read = read_by(&*self.0.parts.ledger, open.clone(), deadline);
-        let Some(records) = self.0.ask(principal, read, deadline).await? else {
+        let read = read_by(&*self.0.records.parts.ledger, open.clone(), deadline);
+        let Some(records) = self.0.records.ask(principal, read, deadline).await? else {
             return Ok(memory(entries));
         };
         if records.iter().any(Option::is_some) {
             // The ledger may not tell who has rows.
-            self.0.note_principal(principal);
+            self.0.records.note_principal(principal);
         }
         let adopted = open.into_iter().zip(&records);
         let mut adopted = adopted.map(|(key, record)| self.0.adopt(key, record.as_ref(), state));
@@ -335,11 +324,11 @@ impl<V: StoredRow> Table<V> {
     /// Reads which principals have rows, and follows the changes of other processes, for as long as the ledger is in use.
     pub async fn follow_principals(self) {
         let (KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners)) =
-            self.0.policy.principals.clone()
+            self.0.records.policy.principals.clone()
         else {
             return;
         };
-        let ledger = Arc::downgrade(&self.0.parts.ledger);
+        let ledger = Arc::downgrade(&self.0.records.parts.ledger);
         // The handle is dropped first: this task must not keep the table alive.
         drop(self);
         owners.follow(ledger).await;
@@ -347,58 +336,17 @@ impl<V: StoredRow> Table<V> {
 }
 
 impl<V: StoredRow> TableState<V> {
-    const fn key(&self, principal: Principal, name: RecordName) -> RecordKey {
-        RecordKey::new(self.policy.kind, principal, name)
-    }
-
-    /// Returns what is known of a principal's rows without a read.
-    fn state_of(&self, principal: Principal) -> RecordState {
-        let kind = self.policy.kind;
-        match &self.policy.principals {
-            KnownPrincipals::Announced(owners) => owners.state_of(kind, principal),
-            KnownPrincipals::Unannounced(owners) if self.parts.ledger.is_exclusive() => {
-                owners.state_of(kind, principal)
-            }
-            KnownPrincipals::Any | KnownPrincipals::Unannounced(_) => RecordState::Unknown,
-        }
-    }
-
-    fn note_principal(&self, principal: Principal) {
-        if let KnownPrincipals::Announced(owners) | KnownPrincipals::Unannounced(owners) = &self.policy.principals {
-            owners.note(self.policy.kind, principal);
-        }
-    }
-
-    /// Returns `true` if rows of this principal may be stored.
-    fn is_writer(&self, principal: Principal) -> bool {
-        let is_allowed = match &self.callers {
-            Some(callers) => callers.is_verified_in_memory(principal),
-            None => principal != Principal::NONE,
-        };
-        is_allowed && (!self.policy.needs_lasting_ledger || self.parts.ledger.survives_restart())
-    }
-
-    /// Counts a write. Returns `false` if the principal may write no more today.
-    fn counts_write(&self, principal: Principal) -> bool {
-        let daily = self.policy.daily.as_ref();
-        daily.is_none_or(|daily| daily.count_one(principal))
-    }
-
-    /// Returns the end of the lifetime of a record that is written now.
-    fn expires_at(&self, row: &V) -> Moment {
-        let ttl = self.policy.record_ttl;
-        clock::unix_time() + row.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl))
-    }
-
     /// Returns the steps that write a row. `version` is the one that memory knows, 0 if there is none.
     fn steps(&self, key: RecordKey, row: &V, how: RowWrite, version: u64) -> Vec<CommitStep> {
         let value = row.encode();
-        value.map_or_else(Vec::new, |value| how.steps(key, version, value, self.expires_at(row)))
+        value.map_or_else(Vec::new, |value| {
+            how.steps(key, version, value, self.records.expires_at(row))
+        })
     }
 
     /// Returns `true` if a read could tell nothing that memory does not know.
     fn is_final(&self, entry: &Entry<V>, state: RecordState) -> bool {
-        let is_exclusive = self.parts.ledger.is_exclusive();
+        let is_exclusive = self.records.parts.ledger.is_exclusive();
         if entry.row.as_ref().is_some_and(|row| row.is_settled(is_exclusive)) {
             return true;
         }
@@ -409,44 +357,17 @@ impl<V: StoredRow> TableState<V> {
         }
     }
 
-    /// Reads from the ledger. `None` if the principal can have no records there.
-    async fn ask<T>(
-        &self,
-        principal: Principal,
-        read: impl Future<Output = Result<T, Unread>>,
-        deadline: Instant,
-    ) -> Result<Option<T>, Unread> {
-        if principal == Principal::NONE || self.policy.needs_lasting_ledger && !self.parts.ledger.survives_restart() {
-            return Ok(None);
-        }
-        let asked = async {
-            // Only verified callers have records.
-            if let Some(callers) = &self.callers
-                && !callers.verify(principal, deadline).await?
-            {
-                return Ok(None);
-            }
-            read.await.map(Some)
-        };
-        let found = asked.await;
-        // A caller that cannot be verified is counted by the table that wanted to know it.
-        if found.is_err() && self.callers.is_some() {
-            self.parts.counter.count_missed_read();
-        }
-        found
-    }
-
     /// Takes over what a read has found, and returns the row. `state` is that of the principal's records before the read.
     fn adopt(&self, key: RecordKey, record: Option<&Record>, state: RecordState) -> Option<V> {
         let seen = match state {
-            RecordState::Present(stamp) if matches!(self.policy.principals, KnownPrincipals::Announced(_)) => {
+            RecordState::Present(stamp) if matches!(self.records.policy.principals, KnownPrincipals::Announced(_)) => {
                 Seen::At(stamp)
             }
             _ => Seen::Once,
         };
         // What is not found may be written by another process at any time, unless that is announced.
-        let is_noticed = matches!(seen, Seen::At(_)) || self.parts.ledger.is_exclusive();
-        let caches_absence = self.policy.caches_absence && is_noticed;
+        let is_noticed = matches!(seen, Seen::At(_)) || self.records.parts.ledger.is_exclusive();
+        let caches_absence = self.records.policy.caches_absence && is_noticed;
         let owner = Principal::from_bytes(key.principal);
         let (mut added, mut adopted) = (Added::default(), None);
         self.rows.change(&key, |known| {
@@ -460,13 +381,13 @@ impl<V: StoredRow> TableState<V> {
             let (row, version) = match (known.row, read) {
                 (Some(own), Some((read, _))) => (Some(own.merged(read)), known.version),
                 (Some(own), None) => {
-                    if self.policy.restores_lost
+                    if self.records.policy.restores_lost
                         && record.is_none()
-                        && self.is_writer(owner)
-                        && self.counts_write(owner)
+                        && self.records.is_writer(owner)
+                        && self.records.counts_write(owner)
                     {
                         let steps = self.steps(key, &own, RowWrite::Insert, 0);
-                        added = self.parts.writer.add_writes(steps);
+                        added = self.records.parts.writer.add_writes(steps);
                     }
                     (Some(own), known.version)
                 }
@@ -476,7 +397,7 @@ impl<V: StoredRow> TableState<V> {
             adopted.clone_from(&row);
             EntryChange::Put(Entry { row, version, seen })
         });
-        self.parts.writer.note_added(added);
+        self.records.parts.writer.note_added(added);
         adopted
     }
 }

@@ -146,12 +146,12 @@ impl VerifiedCallers {
 
     fn is_queued(&self, principal: Principal) -> bool {
         let subject = Subject::of_record(&caller_key(principal));
-        self.0.0.parts.writer.is_about(&subject)
+        self.0.0.records.parts.writer.is_about(&subject)
     }
 
     fn queue_record(&self, principal: Principal) {
         let now = clock::unix_time();
-        self.0.0.parts.writer.queue(CallerWrite {
+        self.0.0.records.parts.writer.queue(CallerWrite {
             callers: Arc::downgrade(&self.0.0),
             principal,
             commit: TimedCommit {
@@ -197,7 +197,13 @@ impl VerifiedCallers {
                 return false;
             }
         }
-        let list = self.0.0.parts.ledger.list_principals(RecordKind::Principal, None, 2);
+        let list = self
+            .0
+            .0
+            .records
+            .parts
+            .ledger
+            .list_principals(RecordKind::Principal, None, 2);
         let Ok(Ok(found)) = timeout(READ_TIMEOUT, list).await else {
             return false;
         };
