@@ -24,10 +24,9 @@ use std::{
 
 use crate::{
     auth::Caller,
-    clock,
-    ledger::{Ledger, Moment, RecordKind, RecordOwners, Unread},
+    ledger::{Ledger, RecordKind, RecordOwners, Unread},
     repair::{CallKey, PinnedResult},
-    table::{DailyWrites, Table, TableParts, VerifiedCallers},
+    table::{DailyWrites, DecidedTable, Table, TableParts, VerifiedCallers},
     telemetry::Telemetry,
     writer::Writer,
 };
@@ -40,8 +39,6 @@ pub use disputed_shapes::ShapeVerdict;
 pub use learned_fact::{FactKey, KeyedFact, LearnedFact};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
-pub use pinned_results::UnstoredPins;
-pub use pinned_row::PinnedRow;
 pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
 
@@ -50,12 +47,11 @@ use client_results::{ResultBlock, client_result_table};
 use continuity::CarriedValues;
 use disputed_shapes::shape_table;
 use learned_fact::{FactRow, fact_table};
-use pinned_results::PinnedResults;
+use pinned_results::pin_table;
+use pinned_row::PinnedRow;
 use response_chains::ChainMemory;
 use thinking_facts::ThinkingFacts;
 
-/// Bytes that a row counts in addition to its text.
-const ROW_BYTES: usize = 192;
 /// The time after which an unused row leaves the memory.
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most rows of facts or shapes in memory, of 150 bytes and a little more each.
@@ -86,7 +82,7 @@ struct RecallStoreState {
     writer: Writer,
     callers: VerifiedCallers,
     telemetry: Telemetry,
-    pinned: PinnedResults,
+    pinned: DecidedTable<PinnedRow>,
     client_results: Table<ResultBlock>,
     appended: AppendedTexts,
     carried: CarriedValues,
@@ -111,11 +107,6 @@ impl RecallStoreState {
         }
         read
     }
-
-    /// Returns the end of the lifetime of a record that is written now.
-    fn expires_at(&self) -> Moment {
-        clock::unix_time() + self.settings.record_ttl
-    }
 }
 
 impl RecallStore {
@@ -139,9 +130,9 @@ impl RecallStore {
             response_chains: ChainMemory::new(parts, &callers, ttl),
             client_results: client_result_table(parts, &callers, ttl),
             appended: AppendedTexts::new(parts, &callers, owners.clone()),
+            pinned: pin_table(parts, &callers, owners.clone(), ttl),
             callers,
             telemetry,
-            pinned: PinnedResults::new(),
             owners,
             fact_owners,
             value_owners,
@@ -172,8 +163,7 @@ impl RecallStore {
 
     /// Returns `true` if the ledger contains pinned results of this caller, or if that is unknown. Does not wait.
     pub fn may_have_results(&self, caller: Caller) -> bool {
-        // Another process may have pinned the first result a moment ago.
-        !self.0.ledger.is_exclusive() || self.0.owners.may_have(RecordKind::PinnedResult, caller.principal())
+        self.0.pinned.may_have(caller.principal())
     }
 
     /// Follows which callers have records. Until they are read every caller may have some.

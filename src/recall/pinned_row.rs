@@ -2,7 +2,11 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::repair::{PinnedResult, Placeholder, RealResult};
+use crate::{
+    ledger::Record,
+    repair::{PinnedResult, Placeholder, RealResult},
+    table::{DecidedRow, StoredRow},
+};
 
 /// The first byte of every row.
 const VERSION: u8 = 1;
@@ -15,16 +19,15 @@ const FAILED: u8 = b'f';
 
 /// A pinned result, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinnedRow {
+pub(super) struct PinnedRow {
     /// The result.
-    pub result: PinnedResult,
+    pub(super) result: PinnedResult,
     /// `true` if a provider has accepted a request with this result.
-    pub is_committed: bool,
+    pub(super) is_committed: bool,
 }
 
 impl PinnedRow {
-    /// Encodes the row.
-    pub fn encode(&self) -> Bytes {
+    fn to_bytes(&self) -> Bytes {
         let mut bytes = vec![VERSION, if self.is_committed { COMMITTED } else { PENDING }];
         match &self.result {
             PinnedResult::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
@@ -40,8 +43,7 @@ impl PinnedRow {
         bytes.into()
     }
 
-    /// Decodes a row. `None` if this version does not know the encoding.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         // Bytes of another version count as no row, so that the call is pinned anew.
         let [VERSION, state @ (PENDING | COMMITTED), kind, said @ ..] = bytes else {
             return None;
@@ -61,14 +63,33 @@ impl PinnedRow {
             is_committed: *state == COMMITTED,
         })
     }
+}
 
-    /// Returns the bytes of the answer's text in memory.
-    pub fn text_bytes(&self) -> usize {
+impl StoredRow for PinnedRow {
+    fn encode(&self) -> Option<Bytes> {
+        Some(self.to_bytes())
+    }
+
+    fn decode(record: &Record) -> Option<Self> {
+        Self::from_bytes(&record.value)
+    }
+
+    fn byte_len(&self) -> usize {
         match &self.result {
             // A placeholder is a number in the row itself.
             PinnedResult::Placeholder(_) => 0,
             PinnedResult::Result(real) => real.byte_len(),
         }
+    }
+}
+
+impl DecidedRow for PinnedRow {
+    fn is_accepted(&self) -> bool {
+        self.is_committed
+    }
+
+    fn has_same_content(&self, other: &Self) -> bool {
+        self.result == other.result
     }
 }
 
@@ -100,7 +121,7 @@ mod tests {
                     result,
                     is_committed: firm,
                 };
-                assert_eq!(PinnedRow::decode(&row.encode()), Some(row));
+                assert_eq!(PinnedRow::from_bytes(&row.to_bytes()), Some(row));
             }
         }
     }
@@ -108,8 +129,8 @@ mod tests {
     proptest! {
         #[test]
         fn other_bytes_are_no_row(bytes in any::<Vec<u8>>()) {
-            if let Some(row) = PinnedRow::decode(&bytes) {
-                prop_assert_eq!(PinnedRow::decode(&row.encode()), Some(row));
+            if let Some(row) = PinnedRow::from_bytes(&bytes) {
+                prop_assert_eq!(PinnedRow::from_bytes(&row.to_bytes()), Some(row));
             }
         }
     }

@@ -461,4 +461,8 @@ impl LedgerCounter for Telemetry {
     fn count_missed_read(&self) {
         self.record_ledger_timeout("read");
     }
+
+    fn count_late_write(&self) {
+        self.record_ledger_timeout("write");
+    }
 }

@@ -285,7 +285,6 @@ KEPT = {
     "proxy/fact_memory.rs": "what a caller's facts mean together; the facts are a table",
     "recall/appended_texts.rs": "texts of requests that wait for their provider, whatever a read of the ledger finds",
     "recall/object_owners.rs": "ids that were just looked up in vain, for a shared ledger that is asked twice",
-    "recall/pinned_results/mod.rs": "the journal decides before a write, and the head of an answer waits for it",
     "recall/response_chains.rs": "callers that continue from responses, and chains that wait for a read of their parent",
 }
 

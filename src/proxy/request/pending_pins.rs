@@ -12,9 +12,10 @@ use crate::{
     conversation::Outline,
     ledger::RecordName,
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
-    recall::{AppendedText, AssignedResult, LedgerBudget, RecallScope, RecallStore, UnstoredPins},
+    recall::{AppendedText, AssignedResult, LedgerBudget, RecallScope, RecallStore},
     repair::{Anchor, Assignment, BodyCall, CallKey, Paired, PinnedResult, Plan, client_results},
     splice::Span,
+    table::UnstoredRows,
 };
 
 /// Results that one request contains for calls to which its client sends no result in place.
@@ -178,7 +179,7 @@ impl PendingPins {
 
 /// Pins for which the head of an accepted request's answer waits.
 pub(in crate::proxy) struct HeadHold {
-    unstored: UnstoredPins,
+    unstored: UnstoredRows,
     recall: RecallStore,
     ledger_budget: LedgerBudget,
 }
@@ -192,7 +193,7 @@ impl HeadHold {
             return;
         }
         let Self { unstored, recall, .. } = self;
-        let wait = |deadline| recall.await_stored(unstored, deadline);
+        let wait = |deadline| recall.await_stored(&unstored, deadline);
         self.ledger_budget.spend(wait).await;
     }
 }

@@ -12,6 +12,7 @@
 //! [`RowSets`] have all rows of a principal in memory, for what is asked as a whole.
 
 mod daily_writes;
+mod decided_table;
 mod row;
 mod row_set;
 mod row_sets;
@@ -23,6 +24,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 pub use daily_writes::DailyWrites;
+pub use decided_table::{DecidedRow, DecidedTable, UnstoredRows};
 use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use row_set::{RowSet, SetChange, SetRow};
@@ -78,6 +80,20 @@ pub enum MemoryLimit {
     Rows(u64),
     /// This number of bytes: those of [`StoredRow::byte_len`], and 192 for each entry.
     Bytes(u64),
+}
+
+impl MemoryLimit {
+    /// Makes an empty cache within the limit.
+    fn cache<V: Clone + Send + Sync + 'static>(
+        self,
+        lifetime: Lifetime,
+        weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
+    ) -> DigestCache<RecordKey, V> {
+        match self {
+            Self::Rows(max) => DigestCache::new(max, lifetime),
+            Self::Bytes(max) => DigestCache::with_byte_limit(max, lifetime, weigh),
+        }
+    }
 }
 
 /// The principals that have rows.
@@ -151,10 +167,7 @@ impl<V: StoredRow> Table<V> {
     }
 
     fn for_callers(parts: &TableParts, callers: Option<VerifiedCallers>, policy: TablePolicy) -> Self {
-        let rows = match policy.memory {
-            MemoryLimit::Rows(max) => DigestCache::new(max, policy.lifetime),
-            MemoryLimit::Bytes(max) => DigestCache::with_byte_limit(max, policy.lifetime, Entry::byte_len),
-        };
+        let rows = policy.memory.cache(policy.lifetime, Entry::byte_len);
         let records = TableRecords::new(parts, callers, policy);
         Self(Arc::new(TableState { records, rows }))
     }
@@ -419,6 +432,8 @@ mod tests {
         fn count_lost_write(&self, _kind: RecordKind) {}
 
         fn count_missed_read(&self) {}
+
+        fn count_late_write(&self) {}
     }
 
     /// A row of one byte. Other processes change what is below 100.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::ledger::{CommitStep, FIRST_VERSION, Moment, Record, RecordKey, RecordsStamp};
 
 /// The bytes that an entry counts, with or without a row.
-const ENTRY_BYTES: usize = 192;
+pub(super) const ENTRY_BYTES: usize = 192;
 
 /// A row of a table.
 pub trait StoredRow: Clone + Send + Sync + 'static {

@@ -45,6 +45,9 @@ pub trait LedgerCounter: fmt::Debug + Send + Sync {
 
     /// Counts a read that failed or came too late.
     fn count_missed_read(&self);
+
+    /// Counts a write that came too late for the request that waited for it.
+    fn count_late_write(&self);
 }
 
 /// A thing that updates are about: a record, or any other one that a name identifies.
