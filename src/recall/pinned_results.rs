@@ -91,11 +91,6 @@ impl RecallStore {
         self.0.pinned.accept(scope.caller.principal(), rows)
     }
 
-    /// Waits until the ledger has these pins, or the deadline. They are written in any case.
-    pub async fn await_stored(&self, unstored: &UnstoredRows, deadline: Instant) {
-        self.0.pinned.await_stored(unstored, deadline).await;
-    }
-
     /// Rolls back these results, which this request was the first to use, and which no provider has accepted.
     ///
     /// A result that another request has committed meanwhile stays.

@@ -97,7 +97,6 @@ impl PendingPins {
         used.append(&mut self.results.assigned);
         let hold = HeadHold {
             unstored: recall.commit_results(scope, &used),
-            recall: recall.clone(),
             ledger_budget: self.ledger_budget,
         };
         self.stored_anchor = None;
@@ -177,23 +176,18 @@ impl PendingPins {
     }
 }
 
-/// Pins for which the head of an accepted request's answer waits.
+/// Rows for which the head of an accepted request's answer waits.
 pub(in crate::proxy) struct HeadHold {
     unstored: UnstoredRows,
-    recall: RecallStore,
     ledger_budget: LedgerBudget,
 }
 
 impl HeadHold {
-    /// Waits until the pins are stored, for what is left of the exchange's time for the ledger.
+    /// Waits until the rows are stored, for what is left of the exchange's time for the ledger.
     ///
     /// The client may repeat what it has an answer to: a crash must not change those bytes.
     pub(in crate::proxy) async fn wait_until_stored(mut self) {
-        if self.unstored.is_empty() {
-            return;
-        }
-        let Self { unstored, recall, .. } = self;
-        let wait = |deadline| recall.await_stored(&unstored, deadline);
+        let wait = |deadline| self.unstored.await_stored(deadline);
         self.ledger_budget.spend(wait).await;
     }
 }

@@ -17,6 +17,7 @@ mod row;
 mod row_set;
 mod row_sets;
 mod table_records;
+mod unstored_rows;
 mod verified_callers;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -24,12 +25,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 pub use daily_writes::DailyWrites;
-pub use decided_table::{DecidedRow, DecidedTable, UnstoredRows};
+pub use decided_table::{DecidedRow, DecidedTable};
 use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use row_set::{RowSet, SetChange, SetRow};
 pub use row_sets::{ReadEffort, RowSets, SetDepth, SetMemory, SetPolicy};
 use table_records::TableRecords;
+pub use unstored_rows::UnstoredRows;
 pub use verified_callers::VerifiedCallers;
 
 use antiphon_core::digest::digest_of;

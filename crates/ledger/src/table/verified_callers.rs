@@ -11,7 +11,10 @@ use std::{
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::{KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState};
+use super::{
+    KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState,
+    unstored_rows::{AwaitedTable, UnstoredRow},
+};
 use crate::{
     clock,
     digest_cache::Lifetime,
@@ -44,8 +47,6 @@ struct Verified {
     principal: Principal,
     /// `true` if the ledger is known to have the record.
     is_stored: bool,
-    /// `true` if an answer no longer waited for the record.
-    is_late: bool,
 }
 
 impl Verified {
@@ -53,7 +54,6 @@ impl Verified {
         Self {
             principal,
             is_stored: false,
-            is_late: false,
         }
     }
 }
@@ -129,19 +129,10 @@ impl VerifiedCallers {
         }
     }
 
-    /// Returns `true` if the head of an answer must wait for the caller's record. One that was late once delays no more.
-    pub fn delays_head(&self, caller: impl Into<Principal>) -> bool {
-        let principal = caller.into();
-        let is_due = |known: Verified| !known.is_stored && !known.is_late;
-        self.0.get(principal, NAME).is_none_or(is_due) && self.is_queued(principal)
-    }
-
-    /// Notes that the head of an answer did not wait any longer for the caller's record.
-    pub fn note_late(&self, caller: impl Into<Principal>) {
-        let principal = caller.into();
-        if self.delays_head(principal) {
-            self.note_record(principal, |known| known.is_late = true);
-        }
+    /// Returns the record of a caller, as one that a request is to wait for.
+    pub(super) fn unstored_record(&self, principal: Principal) -> UnstoredRow {
+        let table: Arc<dyn AwaitedTable> = Arc::<TableState<Verified>>::clone(&self.0.0);
+        (table, caller_key(principal))
     }
 
     fn is_queued(&self, principal: Principal) -> bool {
@@ -163,16 +154,6 @@ impl VerifiedCallers {
                 now,
             },
         });
-    }
-
-    /// Changes what memory knows about a caller's record.
-    fn note_record(&self, principal: Principal, change: impl FnOnce(&mut Verified)) {
-        let change = |known: Option<&Verified>| {
-            let mut known = known.copied().unwrap_or_else(|| Verified::new(principal));
-            change(&mut known);
-            RowChange::Remember(known)
-        };
-        self.0.change(principal, [(NAME, change)]);
     }
 
     /// Returns `true` if this process knows the caller as verified. Never reads the ledger.
@@ -228,6 +209,19 @@ impl VerifiedCallers {
     }
 }
 
+impl AwaitedTable for TableState<Verified> {
+    fn parts(&self) -> &TableParts {
+        &self.records.parts
+    }
+
+    fn unstored_generation(&self, key: &RecordKey) -> Option<u64> {
+        let known = self.rows.get(key).and_then(|entry| entry.row);
+        let is_stored = known.is_some_and(|known| known.is_stored);
+        // A record is the same whenever it is written. One whose write was lost comes with the next pin of its caller.
+        (!is_stored && self.records.parts.writer.is_about(&Subject::of_record(key))).then_some(0)
+    }
+}
+
 /// The write of a caller's record. An answer may wait for it.
 #[derive(Debug)]
 struct CallerWrite {
@@ -265,7 +259,13 @@ impl Update for CallerWrite {
         let end = TryEnd::of_results(results);
         if let Some(callers) = self.callers.upgrade().filter(|_| end == TryEnd::Done) {
             // A conflict is fine: another process may have been first.
-            VerifiedCallers(Table(callers)).note_record(self.principal, |known| known.is_stored = true);
+            let stored = |_: Option<&Verified>| {
+                RowChange::Remember(Verified {
+                    principal: self.principal,
+                    is_stored: true,
+                })
+            };
+            Table(callers).change(self.principal, [(NAME, stored)]);
         }
         end
     }

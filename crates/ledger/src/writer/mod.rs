@@ -288,6 +288,16 @@ impl Writer {
         timeout_at(deadline, self.queue.wait_until(is_met)).await.is_ok()
     }
 
+    /// Notes that requests wait no longer for this generation of a subject, whose updates go on.
+    pub fn note_late(&self, subject: &Subject, generation: u64) {
+        self.queue.lock().note_late(subject, generation);
+    }
+
+    /// Returns `true` if requests wait no longer for this generation of a subject.
+    pub fn is_late(&self, subject: &Subject, generation: u64) -> bool {
+        self.queue.lock().is_late(subject, generation)
+    }
+
     /// Returns `true` while the store fails.
     pub fn is_failing(&self) -> bool {
         self.queue.is_failing.load(Ordering::Relaxed)

@@ -140,6 +140,15 @@ impl Added {
     }
 }
 
+/// The updates about one subject.
+#[derive(Debug, Default)]
+struct SubjectUpdates {
+    /// Their positions. Only the oldest of them may begin.
+    positions: VecDeque<u64>,
+    /// The generation of the subject for which requests wait no longer.
+    late: Option<u64>,
+}
+
 /// The updates that wait, and the positions of those that are under way.
 #[derive(Debug)]
 pub(super) struct UpdateQueue {
@@ -148,8 +157,7 @@ pub(super) struct UpdateQueue {
     waiting: BTreeMap<u64, PendingUpdate>,
     /// The positions of all updates that have not ended.
     open: BTreeSet<u64>,
-    /// The positions of each subject's updates. Only the oldest of them may begin.
-    by_subject: HashMap<Subject, VecDeque<u64>>,
+    by_subject: HashMap<Subject, SubjectUpdates>,
     /// The updates of each track that wait for no other.
     ready: [BTreeSet<QueueTurn>; TRACKS.len()],
     /// The rank and the position of each update that waits.
@@ -229,9 +237,11 @@ impl UpdateQueue {
             self.size = self.size.plus(pending.queued_size());
             self.open.insert(pending.position);
             for subject in &pending.subjects {
-                let positions = self.by_subject.entry(*subject).or_default();
-                pending.blockers += usize::from(!positions.is_empty());
-                positions.push_back(pending.position);
+                let updates = self.by_subject.entry(*subject).or_default();
+                pending.blockers += usize::from(!updates.positions.is_empty());
+                updates.positions.push_back(pending.position);
+                // Nobody has waited for this one yet.
+                updates.late = None;
             }
             self.put_back(pending);
         } else {
@@ -271,6 +281,19 @@ impl UpdateQueue {
     /// Returns `true` if an update about this subject waits or is under way.
     pub(super) fn is_about(&self, subject: &Subject) -> bool {
         self.by_subject.contains_key(subject)
+    }
+
+    /// Notes that requests wait no longer for this generation of a subject. Holds until its updates have ended.
+    pub(super) fn note_late(&mut self, subject: &Subject, generation: u64) {
+        if let Some(updates) = self.by_subject.get_mut(subject) {
+            updates.late = Some(generation);
+        }
+    }
+
+    /// Returns `true` if requests wait no longer for this generation of a subject.
+    pub(super) fn is_late(&self, subject: &Subject, generation: u64) -> bool {
+        let updates = self.by_subject.get(subject);
+        updates.is_some_and(|updates| updates.late == Some(generation))
     }
 
     /// Returns `true` if no update waits or is under way.
@@ -387,7 +410,7 @@ impl UpdateQueue {
         };
         self.is_overflowing &= !self.size.fits(half);
         for subject in &pending.subjects {
-            let Some(positions) = self.by_subject.get_mut(subject) else {
+            let Some(SubjectUpdates { positions, .. }) = self.by_subject.get_mut(subject) else {
                 continue;
             };
             // What was begun is the oldest of all its subjects. What a full queue loses may be any.

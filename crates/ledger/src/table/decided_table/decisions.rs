@@ -67,8 +67,6 @@ struct Decision<V> {
     is_held: bool,
     /// The row after the write that is under way.
     writing: Option<RowState>,
-    /// `true` if the head of an answer was sent before the decision was stored.
-    is_late: bool,
     /// `true` if the background writer is to ask for the next write.
     is_queued: bool,
 }
@@ -162,17 +160,10 @@ impl<V: DecidedRow> Decisions<V> {
         self.entries.contains_key(key)
     }
 
-    /// Returns `true` if the head of an answer must wait for this decision. One that was late once delays no more.
-    pub(super) fn delays_head(&self, key: &RecordKey) -> bool {
-        let is_due = |entry: &Decision<V>| !entry.is_late && !entry.is_durable();
-        self.entries.get(key).is_some_and(is_due)
-    }
-
-    /// Notes that the head of an answer did not wait any longer for this decision.
-    pub(super) fn note_late(&mut self, key: &RecordKey) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.is_late = !entry.is_durable();
-        }
+    /// Returns the generation of a decision that a crash may still lose. `None` if there is none.
+    pub(super) fn unstored_generation(&self, key: &RecordKey) -> Option<u64> {
+        let entry = self.entries.get(key).filter(|entry| !entry.is_durable())?;
+        Some(entry.generation)
     }
 
     /// Takes the entries that are to be queued for the background writer.
@@ -242,7 +233,6 @@ impl<V: DecidedRow> Decisions<V> {
             stored,
             is_held,
             writing: None,
-            is_late: false,
             is_queued: false,
         };
         self.entries.insert(key, entry);
@@ -350,8 +340,6 @@ impl<V: DecidedRow> Decisions<V> {
         };
         if !is_same {
             entry.generation += 1;
-            // The head of an answer waits for the new decision.
-            entry.is_late = false;
         }
         let (before, after) = (row_bytes(entry.row.as_ref()), row_bytes(decided.as_ref()));
         entry.row = decided;
@@ -653,7 +641,7 @@ mod tests {
                 let wanted = self.wanted.get(&key);
                 let decided = self.journal.find_row(&key).or_else(|| self.cache.get(&key));
                 assert_eq!(decided, wanted, "{name}");
-                if let Some(wanted) = wanted.filter(|_| !self.journal.delays_head(&key)) {
+                if let Some(wanted) = wanted.filter(|_| self.journal.unstored_generation(&key).is_none()) {
                     let stored = self.store.0.get(&key).map(|(row, _)| &row.text);
                     assert_eq!(stored, Some(&wanted.text), "{name}");
                 }

@@ -15,7 +15,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{StoredRow, TableParts, TablePolicy, VerifiedCallers, row::ENTRY_BYTES, table_records::TableRecords};
+use super::{
+    StoredRow, TableParts, TablePolicy, UnstoredRows, VerifiedCallers, row::ENTRY_BYTES, table_records::TableRecords,
+    unstored_rows::AwaitedTable,
+};
 use crate::{
     digest_cache::{DigestCache, Lifetime},
     ledger::{CommitStep, FIRST_VERSION, RecordKey, RecordName, RecordState, Unread, read_by},
@@ -56,20 +59,6 @@ struct DecidedState<V> {
     decisions: Mutex<Decisions<V>>,
     /// Rows of other processes that were first, and that no provider has accepted yet.
     overruled: DigestCache<RecordKey, V>,
-}
-
-/// Rows that a provider has accepted and that a crash may still lose.
-#[derive(Debug)]
-pub struct UnstoredRows {
-    keys: Vec<RecordKey>,
-    principal: Principal,
-}
-
-impl UnstoredRows {
-    /// Returns `true` if there is nothing to wait for.
-    pub const fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
 }
 
 impl<V> fmt::Debug for DecidedTable<V> {
@@ -149,9 +138,8 @@ impl<V: DecidedRow> DecidedTable<V> {
             return standing;
         }
         // Another process may have been first: the ledger decides, also about what another request of this one has decided.
-        let unstored = UnstoredRows { keys, principal };
-        self.await_stored(&unstored, deadline).await;
-        for (key, row) in unstored.keys.iter().zip(&mut standing) {
+        self.unstored_rows(principal, &keys).await_stored(deadline).await;
+        for (key, row) in keys.iter().zip(&mut standing) {
             let decided = self.0.find_row(key).or_else(|| self.0.overruled.get(key));
             *row = decided.or_else(|| row.take());
         }
@@ -168,13 +156,15 @@ impl<V: DecidedRow> DecidedTable<V> {
         for (name, row) in used {
             let key = self.0.records.key(principal, name);
             self.0.accept_row(key, row, is_verified, &mut queued);
-            if is_verified {
-                keys.push(key);
-            }
+            keys.push(key);
         }
         self.0.records.parts.writer.queue_writes(queued);
         self.queue_writes();
-        UnstoredRows { keys, principal }
+        if is_verified {
+            self.unstored_rows(principal, &keys)
+        } else {
+            UnstoredRows::default()
+        }
     }
 
     /// Rolls back rows that this request has decided, and that no provider has accepted. Each is recognized by a predicate.
@@ -193,26 +183,14 @@ impl<V: DecidedRow> DecidedTable<V> {
         self.queue_writes();
     }
 
-    /// Waits until the ledger has these rows, or the deadline. They are written in any case.
-    pub async fn await_stored(&self, unstored: &UnstoredRows, deadline: Instant) {
-        // The usual case: the provider took longer than the disk.
-        if !self.0.is_due(unstored) {
-            return;
-        }
-        let parts = &self.0.records.parts;
-        // No answer waits while the store fails.
-        let is_over = || !self.0.is_due(unstored) || parts.writer.is_failing();
-        parts.writer.await_end(deadline, is_over).await;
-        if self.0.is_due(unstored) {
-            // The provider has accepted the rows, so they stay. The writer goes on with them.
-            parts.counter.count_late_write();
-            let mut decisions = self.0.lock_decisions();
-            unstored.keys.iter().for_each(|key| decisions.note_late(key));
-            drop(decisions);
-            if let Some(callers) = &self.0.records.callers {
-                callers.note_late(unstored.principal);
-            }
-        }
+    /// Returns rows for which a request is to wait, and the record of their principal, without which no process reads them.
+    fn unstored_rows(&self, principal: Principal, keys: &[RecordKey]) -> UnstoredRows {
+        let table: Arc<dyn AwaitedTable> = Arc::<DecidedState<V>>::clone(&self.0);
+        let callers = self.0.records.callers.iter();
+        let caller = callers.map(|callers| callers.unstored_record(principal));
+        caller
+            .chain(keys.iter().map(|key| (Arc::clone(&table), *key)))
+            .collect()
     }
 
     /// Queues what the journal wants to be written. Not under its lock, which the loss of a write takes too.
@@ -350,15 +328,15 @@ impl<V: DecidedRow> DecidedState<V> {
             self.rows.insert(&key, CachedRow { row, is_stored: true });
         }
     }
+}
 
-    /// Returns `true` if the ledger lacks one of these rows, or the record of their principal.
-    fn is_due(&self, unstored: &UnstoredRows) -> bool {
-        let callers = self.records.callers.as_ref().filter(|_| !unstored.is_empty());
-        if callers.is_some_and(|callers| callers.delays_head(unstored.principal)) {
-            return true;
-        }
-        let decisions = self.lock_decisions();
-        unstored.keys.iter().any(|key| decisions.delays_head(key))
+impl<V: DecidedRow> AwaitedTable for DecidedState<V> {
+    fn parts(&self) -> &TableParts {
+        &self.records.parts
+    }
+
+    fn unstored_generation(&self, key: &RecordKey) -> Option<u64> {
+        self.lock_decisions().unstored_generation(key)
     }
 }
 
