@@ -17,6 +17,7 @@ use crate::{
     session::LaneId,
     table::{
         KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        WritePolicy,
     },
     wire::Format,
 };
@@ -76,6 +77,7 @@ pub(super) fn client_result_table(
 ) -> Table<ResultBlock> {
     let policy = TablePolicy {
         kind: RecordKind::ClientResult,
+        writes: WritePolicy::Behind,
         memory: MemoryLimit::Bytes(MEMORY_BYTES),
         lifetime: Lifetime::Unlimited,
         record_ttl,

@@ -25,7 +25,9 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{RecordKind, RecordName, RecordOwners},
     repair::{CallKey, ContinuityKind},
-    table::{KnownPrincipals, MemoryLimit, RowChange, RowWrite, Table, TableParts, TablePolicy, VerifiedCallers},
+    table::{
+        KnownPrincipals, MemoryLimit, RowChange, RowWrite, Table, TableParts, TablePolicy, VerifiedCallers, WritePolicy,
+    },
     wire::Format,
 };
 pub use carried_value::CarriedValue;
@@ -93,6 +95,7 @@ impl CarriedValues {
     ) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Continuity,
+            writes: WritePolicy::Behind,
             memory: MemoryLimit::Bytes(NOTED_BYTES),
             lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
             record_ttl,

@@ -15,7 +15,7 @@ use crate::{
     ledger::{Record, RecordKind, Unread},
     table::{
         DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
-        VerifiedCallers,
+        VerifiedCallers, WritePolicy,
     },
 };
 
@@ -66,6 +66,7 @@ impl StoredRow for ShapeVerdict {
 pub(super) fn shape_table(parts: &TableParts, callers: &VerifiedCallers, daily: DailyWrites) -> Table<ShapeVerdict> {
     let policy = TablePolicy {
         kind: RecordKind::DisputedShape,
+        writes: WritePolicy::Behind,
         memory: MemoryLimit::Rows(MEMORY_ROWS_MAX),
         lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
         record_ttl: RECORD_TTL,

@@ -14,7 +14,10 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
     repair::{LearnedRules, Placeholder},
-    table::{DailyWrites, KnownPrincipals, MemoryLimit, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers},
+    table::{
+        DailyWrites, KnownPrincipals, MemoryLimit, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        WritePolicy,
+    },
 };
 
 /// The first byte of every record.
@@ -182,6 +185,7 @@ pub(super) fn fact_table(
 ) -> Table<FactRow> {
     let policy = TablePolicy {
         kind: RecordKind::LearnedFact,
+        writes: WritePolicy::Behind,
         memory: MemoryLimit::Rows(0),
         lifetime: Lifetime::Unlimited,
         record_ttl,

@@ -16,7 +16,7 @@ use crate::{
     ledger::{Moment, Record, RecordKind, RecordName, RecordOwners},
     table::{
         DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
-        VerifiedCallers,
+        VerifiedCallers, WritePolicy,
     },
 };
 
@@ -114,6 +114,7 @@ impl ObjectOwners {
         let holders = RecordOwners::new(&[RecordKind::ObjectOwner], parts.ledger().changes());
         let policy = TablePolicy {
             kind: RecordKind::ObjectOwner,
+            writes: WritePolicy::Behind,
             memory: MemoryLimit::Rows(OBJECTS_MAX),
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl: RECORD_TTL,

@@ -10,7 +10,9 @@ use crate::{
     digest_cache::Lifetime,
     ledger::{RecordKind, RecordName, RecordOwners, Unread},
     repair::{CallKey, PinnedResult},
-    table::{DecidedTable, KnownPrincipals, MemoryLimit, TableParts, TablePolicy, UnstoredRows, VerifiedCallers},
+    table::{
+        DecidedTable, KnownPrincipals, MemoryLimit, TableParts, TablePolicy, UnstoredRows, VerifiedCallers, WritePolicy,
+    },
 };
 
 /// The limit of the rows in memory, in bytes. Those that are not stored yet have a limit of their own.
@@ -25,6 +27,7 @@ pub(super) fn pin_table(
 ) -> DecidedTable<PinnedRow> {
     let policy = TablePolicy {
         kind: RecordKind::PinnedResult,
+        writes: WritePolicy::first_stays(&**parts.ledger()),
         memory: MemoryLimit::Bytes(MEMORY_BYTES),
         lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
         record_ttl,

@@ -24,7 +24,7 @@ use crate::{
     ledger::{Record, RecordKind, RecordName, Unread},
     table::{
         DailyWrites, KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy,
-        VerifiedCallers,
+        VerifiedCallers, WritePolicy,
     },
     wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
 };
@@ -100,6 +100,7 @@ impl ChainMemory {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let policy = TablePolicy {
             kind: RecordKind::ResponseChain,
+            writes: WritePolicy::Behind,
             memory: MemoryLimit::Rows(CHAINS_MAX),
             lifetime: Lifetime::SinceUse(IDLE_MAX),
             record_ttl,

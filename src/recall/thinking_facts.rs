@@ -18,6 +18,7 @@ use crate::{
     ledger::{Record, RecordKind, RecordOwners},
     table::{
         KnownPrincipals, MemoryLimit, RowChange, RowWrite, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
+        WritePolicy,
     },
 };
 
@@ -81,6 +82,7 @@ impl ThinkingFacts {
     ) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Thinking,
+            writes: WritePolicy::Behind,
             memory: MemoryLimit::Rows(BLOCKS_MAX),
             lifetime: Lifetime::SinceUse(UNUSED_ROW_MAX),
             record_ttl,

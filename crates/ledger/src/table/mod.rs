@@ -3,7 +3,8 @@
 //! A table holds the rows of one kind of record: their cache, their reads and their background writes. A new kind says how
 //! its rows are encoded, and which policy they follow. These rules hold for all:
 //!
-//! * Memory changes at once. The write waits in the queue of background writes, and no request waits for it.
+//! * Memory changes at once. The write waits in the queue of background writes. No request waits for it, unless the row is
+//!   that of a [`DecidedTable`].
 //! * What this process has stored is newer than what a read finds, unless the row says otherwise.
 //! * A row that memory does not know for certain is read, all of a request in one read. Nothing is read for a principal that
 //!   has no rows, or that no provider has accepted.
@@ -111,11 +112,37 @@ pub enum KnownPrincipals {
     Unannounced(RecordOwners),
 }
 
+/// The time by which the rows of a table are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// Behind the request that stores a row: nothing waits for it.
+    Behind,
+    /// Before the client sees the head of an answer to the row. Of several rows under one name, memory decides which is
+    /// first.
+    BeforeHead,
+    /// Before the send of the first request with the row, since the ledger decides which is first. What the success of that
+    /// request changes in the row is stored before the head of its answer.
+    BeforeSend,
+}
+
+impl WritePolicy {
+    /// Returns the policy of rows of which the first one stays: a ledger that other processes share decides itself.
+    pub fn first_stays(ledger: &dyn Ledger) -> Self {
+        if ledger.is_exclusive() {
+            Self::BeforeHead
+        } else {
+            Self::BeforeSend
+        }
+    }
+}
+
 /// The policy of a table.
 #[derive(Clone, Debug)]
 pub struct TablePolicy {
     /// The kind of the records.
     pub kind: RecordKind,
+    /// The time by which rows are stored: [`WritePolicy::Behind`] for a [`Table`], another one for a [`DecidedTable`].
+    pub writes: WritePolicy,
     /// The most in memory.
     pub memory: MemoryLimit,
     /// The lifetime of a row in memory.
@@ -165,6 +192,11 @@ impl<V> Clone for Table<V> {
 impl<V: StoredRow> Table<V> {
     /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
     pub fn new(parts: &TableParts, callers: &VerifiedCallers, policy: TablePolicy) -> Self {
+        debug_assert_eq!(
+            policy.writes,
+            WritePolicy::Behind,
+            "no request waits for rows of a table"
+        );
         Self::for_callers(parts, Some(callers.clone()), policy)
     }
 
@@ -477,6 +509,7 @@ mod tests {
             callers.mark_verified(WHO);
             let policy = TablePolicy {
                 kind: RecordKind::Thinking,
+                writes: WritePolicy::Behind,
                 memory: MemoryLimit::Rows(100),
                 lifetime: Lifetime::Unlimited,
                 record_ttl: Duration::from_secs(60),

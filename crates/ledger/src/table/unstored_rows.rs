@@ -71,3 +71,145 @@ impl UnstoredRows {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{
+        clock,
+        digest_cache::Lifetime,
+        ledger::{Ledger, LedgerSettings, MemoryLedger, RecordKind, RecordName},
+        principal::Principal,
+        table::{
+            DecidedTable, KnownPrincipals, MemoryLimit, TablePolicy, VerifiedCallers, WritePolicy,
+            decided_table::choice::Choice,
+        },
+        writer::{LedgerCounter, Writer, WriterTask, writer},
+    };
+
+    const WHO: Principal = Principal::from_bytes([7; 32]);
+    const NAME: RecordName = [1; 32];
+    const WAIT: Duration = Duration::from_secs(1);
+
+    /// Counts late writes.
+    #[derive(Clone, Debug, Default)]
+    struct LateWrites(Arc<AtomicUsize>);
+
+    impl LedgerCounter for LateWrites {
+        fn count_lost_write(&self, _kind: RecordKind) {}
+
+        fn count_missed_read(&self) {}
+
+        fn count_late_write(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A process whose writer does not run yet.
+    struct Process {
+        ledger: Arc<dyn Ledger>,
+        writes: Writer,
+        worker: WriterTask,
+        late: LateWrites,
+        tables: [DecidedTable<Choice>; 2],
+    }
+
+    impl Process {
+        fn with_policy(writes: WritePolicy) -> Self {
+            let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]));
+            let late = LateWrites::default();
+            let (writer, worker) = writer(Arc::clone(&ledger), late.clone());
+            let parts = TableParts::new(&ledger, &writer, late.clone());
+            let callers = VerifiedCallers::new(&parts);
+            callers.mark_verified(WHO);
+            let tables = [RecordKind::PinnedResult, RecordKind::ClientResult].map(|kind| {
+                let policy = TablePolicy {
+                    kind,
+                    writes,
+                    memory: MemoryLimit::Rows(100),
+                    lifetime: Lifetime::Unlimited,
+                    record_ttl: Duration::from_secs(60),
+                    principals: KnownPrincipals::Any,
+                    caches_absence: false,
+                    needs_lasting_ledger: false,
+                    restores_lost: false,
+                    daily: None,
+                };
+                DecidedTable::new(&parts, &callers, policy)
+            });
+            Self {
+                ledger,
+                writes: writer,
+                worker,
+                late,
+                tables,
+            }
+        }
+
+        /// Decides on a row of the first table. Returns the time that this took, and the late writes so far.
+        async fn decide(&self, text: &str) -> (Duration, usize) {
+            let began = clock::now();
+            let given = vec![(NAME, choice(text, false))];
+            let standing = self.tables[0].decide(WHO, given, began + WAIT).await;
+            assert!(standing.iter().flatten().all(|row| row.text == text), "{standing:?}");
+            (clock::now() - began, self.late.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn choice(text: &str, is_accepted: bool) -> Choice {
+        let text = text.to_owned();
+        Choice { text, is_accepted }
+    }
+
+    async fn stored(ledger: &Arc<dyn Ledger>, kind: RecordKind) -> Option<Choice> {
+        let key = RecordKey::new(kind, WHO, NAME);
+        let records = ledger.read(vec![key], clock::unix_time()).await.unwrap();
+        records[0].as_ref().map(|record| Choice::from_bytes(&record.value))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "no server drains in a test")]
+    fn run(worker: WriterTask) {
+        drop(tokio::spawn(worker.run()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_the_rows_of_all_tables() {
+        let process = Process::with_policy(WritePolicy::BeforeHead);
+        let [one, other] = &process.tables;
+        let mut unstored = one.accept(WHO, vec![(NAME, choice("one", true))]);
+        unstored.append(other.accept(WHO, vec![(NAME, choice("other", true))]));
+        let began = clock::now();
+        let late_worker = async {
+            sleep(WAIT / 2).await;
+            run(process.worker);
+        };
+        tokio::join!(unstored.await_stored(began + WAIT), late_worker);
+        assert_eq!(clock::now() - began, WAIT / 2);
+        assert_eq!(process.late.0.load(Ordering::Relaxed), 0);
+        for (kind, text) in [(RecordKind::PinnedResult, "one"), (RecordKind::ClientResult, "other")] {
+            assert_eq!(stored(&process.ledger, kind).await, Some(choice(text, true)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_late_once_delays_no_more_until_it_is_decided_anew() {
+        let process = Process::with_policy(WritePolicy::BeforeSend);
+        assert_eq!(process.decide("one").await, (WAIT, 1));
+        assert_eq!(process.decide("one").await, (Duration::ZERO, 1));
+        process.tables[0].roll_back(WHO, [(NAME, |row: &Choice| row.text == "one")]);
+        assert_eq!(process.decide("other").await, (WAIT, 2));
+        run(process.worker);
+        process.writes.flush().await;
+        assert_eq!(
+            stored(&process.ledger, RecordKind::PinnedResult).await,
+            Some(choice("other", false))
+        );
+    }
+}

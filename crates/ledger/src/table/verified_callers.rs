@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState,
+    KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState, WritePolicy,
     unstored_rows::{AwaitedTable, UnstoredRow},
 };
 use crate::{
@@ -80,6 +80,7 @@ impl VerifiedCallers {
     pub fn new(parts: &TableParts) -> Self {
         let policy = TablePolicy {
             kind: RecordKind::Principal,
+            writes: WritePolicy::BeforeHead,
             memory: MemoryLimit::Rows(CALLERS_MAX),
             lifetime: Lifetime::SinceWrite(MEMORY_TTL),
             record_ttl: RECORD_TTL,

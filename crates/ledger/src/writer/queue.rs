@@ -589,6 +589,23 @@ mod tests {
     }
 
     #[test]
+    fn a_subject_is_late_in_one_generation_until_it_is_queued_again() {
+        let mut queue = queue_of(4);
+        let subject = Subject::of_name([7; 32]);
+        let is_late = |queue: &UpdateQueue| [0, 1].map(|generation| queue.is_late(&subject, generation));
+        // Without an update there is nothing to wait for.
+        queue.note_late(&subject, 0);
+        assert_eq!(is_late(&queue), [false, false]);
+        add(&mut queue, RecordKind::PinnedResult, 7..8);
+        queue.note_late(&subject, 0);
+        assert_eq!(is_late(&queue), [true, false]);
+        queue.note_late(&subject, 1);
+        assert_eq!(is_late(&queue), [false, true]);
+        add(&mut queue, RecordKind::PinnedResult, 7..8);
+        assert_eq!(is_late(&queue), [false, false]);
+    }
+
+    #[test]
     fn what_is_under_way_counts_until_it_ends() {
         let mut queue = queue_of(4);
         let now = clock::now();

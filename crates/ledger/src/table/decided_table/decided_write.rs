@@ -123,7 +123,7 @@ fn note_conflict<V: DecidedRow>(table: &DecidedState<V>, key: &RecordKey, record
         let wins = |own: &V| !own.has_same_content(row) && (row.is_accepted() || !own.is_accepted());
         decisions.find_row(key).is_some_and(wins)
     };
-    if table.records.parts.ledger.is_exclusive() || !other.as_ref().is_some_and(is_first) {
+    if !table.ledger_decides() || !other.as_ref().is_some_and(is_first) {
         let ended = decisions.correct_write(key, other.as_ref().map(|(row, version)| (row, *version)));
         table.keep_settled(ended.settled);
         return end_of(ended.is_open);

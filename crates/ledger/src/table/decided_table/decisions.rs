@@ -408,53 +408,10 @@ fn write_of<V: DecidedRow>(
 mod tests {
     use std::time::Duration;
 
-    use bytes::{BufMut, Bytes};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::{Record, RecordKind};
-
-    /// A row of a text.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Choice {
-        text: String,
-        is_accepted: bool,
-    }
-
-    impl Choice {
-        fn from_bytes(bytes: &[u8]) -> Self {
-            Self {
-                text: String::from_utf8(bytes[1..].to_vec()).unwrap(),
-                is_accepted: bytes[0] == 1,
-            }
-        }
-    }
-
-    impl StoredRow for Choice {
-        fn encode(&self) -> Option<Bytes> {
-            let mut bytes = vec![u8::from(self.is_accepted)];
-            bytes.put_slice(self.text.as_bytes());
-            Some(bytes.into())
-        }
-
-        fn decode(record: &Record) -> Option<Self> {
-            Some(Self::from_bytes(&record.value))
-        }
-
-        fn byte_len(&self) -> usize {
-            self.text.len()
-        }
-    }
-
-    impl DecidedRow for Choice {
-        fn is_accepted(&self) -> bool {
-            self.is_accepted
-        }
-
-        fn has_same_content(&self, other: &Self) -> bool {
-            self.text == other.text
-        }
-    }
+    use crate::{ledger::RecordKind, table::decided_table::choice::Choice};
 
     const KEYS: u8 = 3;
 

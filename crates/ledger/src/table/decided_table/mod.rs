@@ -4,6 +4,8 @@
 //! answer to it. In a ledger of this process alone it is final. In a shared one the ledger decides, so that it is awaited
 //! before the send. A decision that no provider accepts is rolled back, and one that was accepted stays.
 
+#[cfg(test)]
+pub(super) mod choice;
 mod decided_write;
 mod decisions;
 
@@ -16,8 +18,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    StoredRow, TableParts, TablePolicy, UnstoredRows, VerifiedCallers, row::ENTRY_BYTES, table_records::TableRecords,
-    unstored_rows::AwaitedTable,
+    StoredRow, TableParts, TablePolicy, UnstoredRows, VerifiedCallers, WritePolicy, row::ENTRY_BYTES,
+    table_records::TableRecords, unstored_rows::AwaitedTable,
 };
 use crate::{
     digest_cache::{DigestCache, Lifetime},
@@ -76,6 +78,7 @@ impl<V> fmt::Debug for DecidedTable<V> {
 impl<V: DecidedRow> DecidedTable<V> {
     /// Creates an empty table over a ledger. Rows are stored for and read by the principals that `callers` has verified.
     pub fn new(parts: &TableParts, callers: &VerifiedCallers, policy: TablePolicy) -> Self {
+        debug_assert_ne!(policy.writes, WritePolicy::Behind, "requests wait for decided rows");
         let rows = policy.memory.cache(policy.lifetime, |known: &CachedRow<V>| {
             known.row.byte_len().saturating_add(ENTRY_BYTES)
         });
@@ -121,10 +124,10 @@ impl<V: DecidedRow> DecidedTable<V> {
         Ok(rows.collect())
     }
 
-    /// Decides on rows before they are sent, unless they are decided. Only a ledger that other processes share is waited for.
+    /// Decides on rows before they are sent, unless they are decided. Waits only for a ledger that decides itself.
     ///
-    /// Returns the row that stands under each name, in the order of the names. `None` if it is the given one. A row that stands
-    /// stays, and the request must use it.
+    /// Returns the row that stands under each name, in their order. `None` or one with the same content is the given one.
+    /// Another one stays, and the request must use it.
     pub async fn decide(&self, principal: Principal, given: Vec<(RecordName, V)>, deadline: Instant) -> Vec<Option<V>> {
         let is_verified = !given.is_empty() && self.0.notes_writer(principal);
         let (mut keys, mut standing) = (Vec::with_capacity(given.len()), Vec::with_capacity(given.len()));
@@ -134,7 +137,7 @@ impl<V: DecidedRow> DecidedTable<V> {
             keys.push(key);
         }
         self.queue_writes();
-        if !is_verified || self.0.records.parts.ledger.is_exclusive() {
+        if !is_verified || !self.0.ledger_decides() {
             return standing;
         }
         // Another process may have been first: the ledger decides, also about what another request of this one has decided.
@@ -207,6 +210,11 @@ impl<V: DecidedRow> DecidedState<V> {
         self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns `true` if the ledger decides which row is first, and not memory.
+    fn ledger_decides(&self) -> bool {
+        self.records.policy.writes == WritePolicy::BeforeSend
+    }
+
     /// Returns the present row.
     fn find_row(&self, key: &RecordKey) -> Option<V> {
         // A row is in the cache before it leaves the journal.
@@ -240,7 +248,7 @@ impl<V: DecidedRow> DecidedState<V> {
         if decisions.has_entry(&key) {
             return None;
         }
-        if !self.records.parts.ledger.is_exclusive() && !row.is_accepted() {
+        if self.ledger_decides() && !row.is_accepted() {
             return Some(row);
         }
         let read = CachedRow { row, is_stored: true };
