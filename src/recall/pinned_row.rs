@@ -27,22 +27,6 @@ pub(super) struct PinnedRow {
 }
 
 impl PinnedRow {
-    fn to_bytes(&self) -> Bytes {
-        let mut bytes = vec![VERSION, if self.is_committed { COMMITTED } else { PENDING }];
-        match &self.result {
-            PinnedResult::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
-            PinnedResult::Result(RealResult::Block(block)) => {
-                bytes.put_u8(BLOCK);
-                bytes.put_slice(block.as_bytes());
-            }
-            PinnedResult::Result(RealResult::Content { content, failed }) => {
-                bytes.put_u8(if *failed { FAILED } else { CONTENT });
-                bytes.put_slice(content.as_bytes());
-            }
-        }
-        bytes.into()
-    }
-
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         // Bytes of another version count as no row, so that the call is pinned anew.
         let [VERSION, state @ (PENDING | COMMITTED), kind, said @ ..] = bytes else {
@@ -67,7 +51,19 @@ impl PinnedRow {
 
 impl StoredRow for PinnedRow {
     fn encode(&self) -> Option<Bytes> {
-        Some(self.to_bytes())
+        let mut bytes = vec![VERSION, if self.is_committed { COMMITTED } else { PENDING }];
+        match &self.result {
+            PinnedResult::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
+            PinnedResult::Result(RealResult::Block(block)) => {
+                bytes.put_u8(BLOCK);
+                bytes.put_slice(block.as_bytes());
+            }
+            PinnedResult::Result(RealResult::Content { content, failed }) => {
+                bytes.put_u8(if *failed { FAILED } else { CONTENT });
+                bytes.put_slice(content.as_bytes());
+            }
+        }
+        Some(bytes.into())
     }
 
     fn decode(record: &Record) -> Option<Self> {
@@ -121,7 +117,7 @@ mod tests {
                     result,
                     is_committed: firm,
                 };
-                assert_eq!(PinnedRow::from_bytes(&row.to_bytes()), Some(row));
+                assert_eq!(PinnedRow::from_bytes(&row.encode().unwrap()), Some(row));
             }
         }
     }
@@ -130,7 +126,7 @@ mod tests {
         #[test]
         fn other_bytes_are_no_row(bytes in any::<Vec<u8>>()) {
             if let Some(row) = PinnedRow::from_bytes(&bytes) {
-                prop_assert_eq!(PinnedRow::from_bytes(&row.to_bytes()), Some(row));
+                prop_assert_eq!(PinnedRow::from_bytes(&row.encode().unwrap()), Some(row));
             }
         }
     }

@@ -8,7 +8,7 @@ use super::TableParts;
 use crate::{ledger::RecordKey, writer::Subject};
 
 /// A table for whose rows requests wait.
-pub(super) trait AwaitedTable: Send + Sync {
+pub(super) trait AwaitedRows: Send + Sync {
     /// Returns the ledger of the table, with its writer.
     fn parts(&self) -> &TableParts;
 
@@ -17,7 +17,7 @@ pub(super) trait AwaitedTable: Send + Sync {
 }
 
 /// A row with its table.
-pub(super) type UnstoredRow = (Arc<dyn AwaitedTable>, RecordKey);
+pub(super) type UnstoredRow = (Arc<dyn AwaitedRows>, RecordKey);
 
 /// Rows that a crash may still lose, and the records of their principals.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     KnownPrincipals, MemoryLimit, RowChange, StoredRow, Table, TableParts, TablePolicy, TableState, WritePolicy,
-    unstored_rows::{AwaitedTable, UnstoredRow},
+    unstored_rows::{AwaitedRows, UnstoredRow},
 };
 use crate::{
     clock,
@@ -132,7 +132,7 @@ impl VerifiedCallers {
 
     /// Returns the record of a caller, as one that a request is to wait for.
     pub(super) fn unstored_record(&self, principal: Principal) -> UnstoredRow {
-        let table: Arc<dyn AwaitedTable> = Arc::<TableState<Verified>>::clone(&self.0.0);
+        let table: Arc<dyn AwaitedRows> = Arc::<TableState<Verified>>::clone(&self.0.0);
         (table, caller_key(principal))
     }
 
@@ -179,13 +179,8 @@ impl VerifiedCallers {
                 return false;
             }
         }
-        let list = self
-            .0
-            .0
-            .records
-            .parts
-            .ledger
-            .list_principals(RecordKind::Principal, None, 2);
+        let ledger = &self.0.0.records.parts.ledger;
+        let list = ledger.list_principals(RecordKind::Principal, None, 2);
         let Ok(Ok(found)) = timeout(READ_TIMEOUT, list).await else {
             return false;
         };
@@ -210,7 +205,7 @@ impl VerifiedCallers {
     }
 }
 
-impl AwaitedTable for TableState<Verified> {
+impl AwaitedRows for TableState<Verified> {
     fn parts(&self) -> &TableParts {
         &self.records.parts
     }
@@ -218,7 +213,7 @@ impl AwaitedTable for TableState<Verified> {
     fn unstored_generation(&self, key: &RecordKey) -> Option<u64> {
         let known = self.rows.get(key).and_then(|entry| entry.row);
         let is_stored = known.is_some_and(|known| known.is_stored);
-        // A record is the same whenever it is written. One whose write was lost comes with the next pin of its caller.
+        // The record never changes. A lost write is queued again with the caller's next decided row.
         (!is_stored && self.records.parts.writer.is_about(&Subject::of_record(key))).then_some(0)
     }
 }

@@ -130,7 +130,7 @@ fn note_conflict<V: DecidedRow>(table: &DecidedState<V>, key: &RecordKey, record
     }
     // Another process was first, and its row stays. One that a provider has accepted meanwhile stays here.
     let own = decisions.forget_entry(key).filter(DecidedRow::is_accepted);
-    if let Some(row) = own.or(other.map(|(row, _)| row)) {
+    if let Some(row) = own.or_else(|| Some(other?.0)) {
         if row.is_accepted() {
             table.rows.insert(key, CachedRow { row, is_stored: true });
         } else {

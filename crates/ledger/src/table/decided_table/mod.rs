@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     StoredRow, TableParts, TablePolicy, UnstoredRows, VerifiedCallers, WritePolicy, row::ENTRY_BYTES,
-    table_records::TableRecords, unstored_rows::AwaitedTable,
+    table_records::TableRecords, unstored_rows::AwaitedRows,
 };
 use crate::{
     digest_cache::{DigestCache, Lifetime},
@@ -34,7 +34,7 @@ const OVERRULED_MAX: u64 = 10_000;
 /// The time for which it may take one: longer than any wait for the ledger.
 const OVERRULED_TTL: Duration = Duration::from_secs(60);
 
-/// A row that one request decides for all later ones. It is always stored: it has an encoding.
+/// A row that one request decides for all later ones. Its [`StoredRow::encode`] always returns a value.
 pub trait DecidedRow: StoredRow {
     /// Returns `true` if a provider has accepted a request with the row.
     fn is_accepted(&self) -> bool;
@@ -129,7 +129,7 @@ impl<V: DecidedRow> DecidedTable<V> {
     /// Returns the row that stands under each name, in their order. `None` or one with the same content is the given one.
     /// Another one stays, and the request must use it.
     pub async fn decide(&self, principal: Principal, given: Vec<(RecordName, V)>, deadline: Instant) -> Vec<Option<V>> {
-        let is_verified = !given.is_empty() && self.0.notes_writer(principal);
+        let is_verified = !given.is_empty() && self.0.note_writer(principal);
         let (mut keys, mut standing) = (Vec::with_capacity(given.len()), Vec::with_capacity(given.len()));
         for (name, row) in given {
             let key = self.0.records.key(principal, name);
@@ -154,7 +154,7 @@ impl<V: DecidedRow> DecidedTable<V> {
     /// Returns those that the ledger does not have yet. The client must see nothing of the provider's answer before.
     #[must_use]
     pub fn accept(&self, principal: Principal, used: Vec<(RecordName, V)>) -> UnstoredRows {
-        let is_verified = !used.is_empty() && self.0.notes_writer(principal);
+        let is_verified = !used.is_empty() && self.0.note_writer(principal);
         let (mut keys, mut queued) = (Vec::new(), Vec::new());
         for (name, row) in used {
             let key = self.0.records.key(principal, name);
@@ -188,7 +188,7 @@ impl<V: DecidedRow> DecidedTable<V> {
 
     /// Returns rows for which a request is to wait, and the record of their principal, without which no process reads them.
     fn unstored_rows(&self, principal: Principal, keys: &[RecordKey]) -> UnstoredRows {
-        let table: Arc<dyn AwaitedTable> = Arc::<DecidedState<V>>::clone(&self.0);
+        let table: Arc<dyn AwaitedRows> = Arc::<DecidedState<V>>::clone(&self.0);
         let callers = self.0.records.callers.iter();
         let caller = callers.map(|callers| callers.unstored_record(principal));
         caller
@@ -222,9 +222,9 @@ impl<V: DecidedRow> DecidedState<V> {
         decided.or_else(|| Some(self.rows.get(key)?.row))
     }
 
-    /// Returns `true` if the principal may write, and notes then that it has rows from now on. Later processes look for them if
-    /// it is stored.
-    fn notes_writer(&self, principal: Principal) -> bool {
+    /// Notes that a principal has rows from now on, which later processes look for if it is stored. Returns `false` if it must
+    /// not write.
+    fn note_writer(&self, principal: Principal) -> bool {
         let is_writer = self.records.is_writer(principal);
         if is_writer {
             self.records.note_principal(principal);
@@ -338,7 +338,7 @@ impl<V: DecidedRow> DecidedState<V> {
     }
 }
 
-impl<V: DecidedRow> AwaitedTable for DecidedState<V> {
+impl<V: DecidedRow> AwaitedRows for DecidedState<V> {
     fn parts(&self) -> &TableParts {
         &self.records.parts
     }
