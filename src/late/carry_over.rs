@@ -29,7 +29,7 @@ impl<'l> CarryOver<'l> {
 
     /// Returns `true` if results of some tool are carried over.
     pub fn is_used(self) -> bool {
-        self.0.0.has_carry_over
+        self.0.0.parts.has_carry_over
     }
 
     /// Returns the results of the caller whose conversations were left, the oldest first: those of tools that carry
@@ -80,7 +80,7 @@ impl<'l> CarryOver<'l> {
 /// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a
 /// named session: two conversations that are known by their beginning alone may be the same one.
 pub(super) fn reaches(late: &LateStore, principal: Principal, call: &RecordedCall) -> bool {
-    late.0.settings.tool_settings(&call.tool).carries_over
+    late.0.parts.settings.tool_settings(&call.tool).carries_over
         && call.strength == SessionStrength::Strong
         && intents::is_strong_user(late, principal, Principal::from_bytes(call.account))
 }
@@ -91,7 +91,7 @@ fn is_due(late: &LateStore, call: &RecordedCall) -> bool {
     let is_late = call.posted.as_ref().is_some_and(|posted| !posted.attached);
     let posted_at = call.posted.as_ref().map(|posted| posted.posted_at);
     let last = call.heartbeat_at.max(posted_at.unwrap_or_default());
-    is_late || settling::was_left(late, call) || clock::unix_time() >= last + late.0.settings.detach_after
+    is_late || settling::was_left(late, call) || clock::unix_time() >= last + late.0.parts.settings.detach_after
 }
 
 async fn reserve(
@@ -106,18 +106,18 @@ async fn reserve(
         .collect();
     retry_conflicts(|| async {
         let now = clock::unix_time();
-        let stored = late.0.ledger.read(keys.clone(), now).await?;
+        let stored = late.0.parts.ledger.read(keys.clone(), now).await?;
         let is_free = |at: usize| stored.get(at).is_none_or(Option::is_none);
         let is_own = |at: usize| {
             let record = stored.get(at).and_then(Option::as_ref);
             record.is_some_and(|record| record.value == lane.as_bytes()[..])
         };
-        let until = now + late.0.settings.detach_after;
+        let until = now + late.0.parts.settings.detach_after;
         let free = (0..).zip(&keys).filter(|(at, _)| is_free(*at));
         let steps: Vec<CommitStep> = free
             .map(|(_, key)| CommitStep::insert_record(*key, Bytes::copy_from_slice(lane.as_bytes()), until))
             .collect();
-        let is_done = steps.is_empty() || late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+        let is_done = steps.is_empty() || late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
         let own = (0..).zip(names).filter(|(at, _)| is_free(*at) || is_own(*at));
         Ok(is_done.then(|| own.map(|(_, name)| *name).collect()))
     })

@@ -177,7 +177,7 @@ async fn mark_acknowledged(
     // A repeated acknowledgement succeeds too, but is counted once.
     if let Some((call, true)) = &acked {
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_event_of("acked", label);
+        late.0.parts.telemetry.record_late_event_of("acked", label);
     }
     Ok(acked)
 }
@@ -227,7 +227,7 @@ async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName)
     let withheld = withheld.await?;
     if let Some((call, true)) = &withheld {
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_event_of("withheld", label);
+        late.0.parts.telemetry.record_late_event_of("withheld", label);
         tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
     }
     Ok(withheld.is_some_and(|(_, is_written)| is_written))
@@ -246,7 +246,7 @@ async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName
     {
         let age = clock::unix_time().saturating_sub(posted.posted_at);
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_delivery(age, Some(label));
+        late.0.parts.telemetry.record_late_delivery(age, Some(label));
     }
     Ok(delivered.is_some_and(|(_, is_written)| is_written))
 }
@@ -261,7 +261,7 @@ async fn change_call(
     change: impl Fn(&mut RecordedCall) -> bool,
 ) -> Result<Option<(RecordedCall, bool)>, LateError> {
     let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| RecordKey::new(kind, principal, name));
-    let changed = update_records(&*late.0.ledger, keys, |[record, waiting], _| {
+    let changed = update_records(&*late.0.parts.ledger, keys, |[record, waiting], _| {
         let Some((record, mut call)) = record.and_then(|record| {
             let call = RecordedCall::decode(&record.value)?;
             Some((record, call))

@@ -180,7 +180,7 @@ async fn load_all(late: &LateStore) -> Result<(), LateError> {
 /// Schedules the messages that wait.
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
-    if !late.0.ledger.is_exclusive() {
+    if !late.0.parts.ledger.is_exclusive() {
         late.0.outbox.due().look_after(LOOK_PAUSE);
     }
     for (key, message) in late.0.outbox.waiting_messages().await? {
@@ -251,7 +251,7 @@ async fn receiver_url(
 ) -> Result<Option<String>, LateError> {
     match &message.purpose {
         Purpose::Event { webhook: name, .. } => {
-            let webhook = late.0.webhooks.iter().find(|webhook| webhook.name == *name);
+            let webhook = late.0.parts.webhooks.iter().find(|webhook| webhook.name == *name);
             Ok(webhook.map(|webhook| webhook.url.clone()))
         }
         Purpose::Cancel { call, .. } => {
@@ -260,9 +260,17 @@ async fn receiver_url(
                 name: *call,
                 ..record.key
             };
-            let call = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+            let call = late
+                .0
+                .parts
+                .ledger
+                .read(vec![key], now)
+                .await?
+                .into_iter()
+                .flatten()
+                .next();
             let call = call.and_then(|call| RecordedCall::decode(&call.value));
-            Ok(call.and_then(|call| late.0.settings.tool_settings(&call.tool).cancel_url.clone()))
+            Ok(call.and_then(|call| late.0.parts.settings.tool_settings(&call.tool).cancel_url.clone()))
         }
     }
 }
@@ -319,7 +327,7 @@ async fn claim_message(
     message: &OutgoingRecord,
     now: Moment,
 ) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
-    if late.0.ledger.is_exclusive() {
+    if late.0.parts.ledger.is_exclusive() {
         return Ok(Some((record, message.clone())));
     }
     if message.due_at > now {
@@ -334,7 +342,7 @@ async fn claim_message(
         ..message.clone()
     };
     let step = outbox::replace_step(&record, &claimed);
-    if late.0.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
+    if late.0.parts.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
         late.0.outbox.due().schedule(record.key, SEND_LEASE);
         return Ok(None);
     }
@@ -363,7 +371,7 @@ async fn prepare_cancel(
     let Some(PreparedCancel { tool, account, body }) = cancels::prepare(late, record, message, now).await? else {
         return Ok(None);
     };
-    let url = late.0.settings.tool_settings(&tool).cancel_url.clone();
+    let url = late.0.parts.settings.tool_settings(&tool).cancel_url.clone();
     let services = late
         .services()
         .iter()
@@ -385,7 +393,7 @@ async fn prepare_event(
     (name, event): (&str, (EventKind, EventSubject, Moment)),
     now: Moment,
 ) -> Result<Option<Addressed>, LateError> {
-    let Some(webhook) = late.0.webhooks.iter().find(|webhook| webhook.name == name) else {
+    let Some(webhook) = late.0.parts.webhooks.iter().find(|webhook| webhook.name == name) else {
         tracing::warn!(
             webhook = name,
             "an event cannot be sent: the configuration has no such webhook any more"
@@ -407,7 +415,7 @@ async fn prepare_event(
                 ..message.clone()
             };
             let steps = vec![outbox::replace_step(record, &later)];
-            late.0.ledger.commit(steps, now).await?;
+            late.0.parts.ledger.commit(steps, now).await?;
             late.0
                 .outbox
                 .due()
@@ -415,7 +423,7 @@ async fn prepare_event(
             Ok(None)
         }
         JudgedEvent::Untrue => {
-            late.0.ledger.commit(vec![record.remove_step()], now).await?;
+            late.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
             Ok(None)
         }
     }
@@ -438,7 +446,7 @@ async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) 
             }
             (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
                 let steps = vec![record.remove_step()];
-                late.0.ledger.commit(steps, now).await? == CommitOutcome::Done
+                late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done
             }
         };
         Ok(is_done.then_some(()))
@@ -463,14 +471,14 @@ async fn note_failure(
     if later.due_at >= message.give_up_at {
         let is_done = give_up(late, record, &later, now).await?;
         if is_done {
-            late.0.telemetry.record_late_event("send_failed");
+            late.0.parts.telemetry.record_late_event("send_failed");
         }
         return Ok(is_done);
     }
     let steps = vec![outbox::replace_step(record, &later)];
-    let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    let is_done = late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
     if is_done {
-        late.0.telemetry.record_late_event("send_failed");
+        late.0.parts.telemetry.record_late_event("send_failed");
         late.0.outbox.due().schedule(record.key, pause);
     }
     Ok(is_done)
@@ -483,9 +491,9 @@ async fn give_up(late: &LateStore, record: &Record, message: &OutgoingRecord, no
         ..message.clone()
     };
     let steps = vec![outbox::replace_step(record, &dead)];
-    let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    let is_done = late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
     if is_done {
-        late.0.telemetry.record_late_event("send_given_up");
+        late.0.parts.telemetry.record_late_event("send_given_up");
         tracing::warn!(
             tries = message.tries,
             "a message was given up: `antiphon webhooks ls` lists it"
@@ -499,7 +507,15 @@ async fn read_message(
     key: RecordKey,
     now: Moment,
 ) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
-    let record = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    let record = late
+        .0
+        .parts
+        .ledger
+        .read(vec![key], now)
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
     Ok(record.and_then(|record| {
         let message = OutgoingRecord::decode(&record.value)?;
         (!message.is_dead).then_some((record, message))

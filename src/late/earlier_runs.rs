@@ -52,7 +52,7 @@ impl LateStore {
         let keys = calls.iter().map(|call| intent_to_replay(self, principal, call));
         let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
         let (places, keys) = asked;
-        let intents = self.count_unread(read_by(&*self.0.ledger, keys, by).await)?;
+        let intents = self.count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
         let runs = try_join_all(intents.into_iter().map(|record| async {
             match record.and_then(StoredIntent::from_record) {
                 Some(intent) => read_run(self, &intent).await,
@@ -71,7 +71,7 @@ impl LateStore {
 
 /// Returns the key of the intent whose result a call may get. Only tools that are configured for it have one.
 fn intent_to_replay(late: &LateStore, principal: Principal, (name, call): &NamedCallRecord) -> Option<RecordKey> {
-    let is_shared = late.0.settings.tool_settings(&call.tool).intent != IntentUse::Off;
+    let is_shared = late.0.parts.settings.tool_settings(&call.tool).intent != IntentUse::Off;
     // A result that a provider refused would be refused again.
     let intent = intent_of_call(late, principal, *name, call).filter(|_| is_shared && !call.is_withheld);
     Some(storing::intent_key(*principal.as_bytes(), intent?))

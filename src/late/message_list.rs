@@ -41,7 +41,7 @@ impl<'l> Messages<'l> {
 
     /// Returns `true` if there may be some: a tool can undo its calls, or there is a webhook.
     pub fn are_used(self) -> bool {
-        self.0.0.has_cancels || !self.0.0.webhooks.is_empty()
+        self.0.0.parts.has_cancels || !self.0.0.parts.webhooks.is_empty()
     }
 
     /// Returns one page of the messages of every caller.
@@ -63,6 +63,7 @@ impl<'l> Messages<'l> {
             let found = self
                 .0
                 .0
+                .parts
                 .ledger
                 .find_by_index(RecordKind::Outgoing, index, 1, now)
                 .await?;
@@ -80,7 +81,7 @@ impl<'l> Messages<'l> {
                 ..message
             };
             let steps = vec![outbox::replace_step(&record, &again)];
-            let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = self.0.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
             Ok(is_done.then(|| {
                 self.0.0.outbox.due().schedule(record.key, std::time::Duration::ZERO);
                 true

@@ -33,6 +33,7 @@ mod other_replicas;
 mod outbox;
 mod page;
 mod parking;
+mod parts;
 mod posted_results;
 mod posting;
 mod queries;
@@ -124,32 +125,32 @@ impl LateStore {
 
     /// Returns the key under which names of callers are hashed.
     pub fn principal_key(&self) -> &PrincipalKey {
-        &self.0.principals
+        &self.0.parts.principals
     }
 
     /// Returns the tool services that may post results.
     pub fn services(&self) -> &[Service] {
-        &self.0.services
+        &self.0.parts.services
     }
 
     /// Returns `true` if the answers that clients give to this tool's calls are not final.
     pub fn is_provisional(&self, tool: &[u8]) -> bool {
-        self.0.settings.tool_settings(tool).is_provisional
+        self.0.parts.settings.tool_settings(tool).is_provisional
     }
 
     /// Returns `true` if late results are also appended after tool results, without words of the user.
     pub fn delivers_in_loops(&self) -> bool {
-        self.0.settings.delivers_in_loops
+        self.0.parts.settings.delivers_in_loops
     }
 
     /// Returns the limit of a posted result in a request, in bytes.
     pub fn result_bytes_max(&self) -> usize {
-        self.0.settings.result_bytes_max
+        self.0.parts.settings.result_bytes_max
     }
 
     /// Returns `true` if a tool service is configured.
     pub fn is_used(&self) -> bool {
-        !self.0.services.is_empty()
+        !self.0.parts.services.is_empty()
     }
 
     /// Returns access to the intents of side effects.
@@ -169,7 +170,7 @@ impl LateStore {
 
     /// Returns the digest of a call's input, by which its intent is named.
     pub fn intent_input(&self, tool: &[u8], input: &[u8]) -> [u8; 32] {
-        intents::input_digest(input, &self.0.settings.tool_settings(tool).ignore_input)
+        intents::input_digest(input, &self.0.parts.settings.tool_settings(tool).ignore_input)
     }
 
     /// Returns access to the calls that compactions have removed from their histories.
@@ -179,12 +180,12 @@ impl LateStore {
 
     /// Returns the callers that a provider has answered with success.
     pub fn callers(&self) -> &VerifiedCallers {
-        &self.0.callers
+        &self.0.parts.callers
     }
 
     /// Returns the name by which services refer to a caller: the value of `x-antiphon-owner`.
     pub fn owner_of(&self, caller: Caller) -> Owner {
-        Owner::of_principal(&self.0.owners, caller.principal())
+        Owner::of_principal(&self.0.parts.owners, caller.principal())
     }
 
     /// Returns the calls for which parked results wait that name the caller as their owner.
@@ -194,7 +195,7 @@ impl LateStore {
 
     /// Counts an answer that was sent before its calls were recorded.
     pub fn note_unrecorded(&self) {
-        self.0.telemetry.record_late_event("unrecorded");
+        self.0.parts.telemetry.record_late_event("unrecorded");
     }
 
     /// Returns `true` if a posted result of this call waits for the caller, as far as memory knows.
@@ -204,7 +205,7 @@ impl LateStore {
 
     /// Returns `true` if a service answers calls of this tool for the caller.
     fn is_served(&self, caller: Caller, tool: &[u8]) -> bool {
-        let services = &self.0.services;
+        let services = &self.0.parts.services;
         services
             .iter()
             .any(|service| service.may_answer(caller.account(), tool))
@@ -236,7 +237,7 @@ impl LateStore {
 
     /// Waits until everything that is queued for the ledger now is done or lost.
     pub async fn flush_updates(&self) {
-        self.0.writer.flush().await;
+        self.0.parts.writer.flush().await;
     }
 
     /// Waits until what is queued about the calls of this id is done or lost, for a second at most.
@@ -245,6 +246,7 @@ impl LateStore {
     async fn await_call(&self, call_id: &[u8]) {
         let deadline = clock::now() + CALL_WAIT_MAX;
         self.0
+            .parts
             .writer
             .await_subject(&update::call_subject(call_id), deadline)
             .await;
@@ -263,7 +265,7 @@ impl LateStore {
     /// Counts a read that failed or came too late.
     fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
         if read.is_err() {
-            self.0.telemetry.record_late_event("unread");
+            self.0.parts.telemetry.record_late_event("unread");
         }
         read
     }
@@ -293,7 +295,7 @@ impl LateStore {
         if !self.is_used() {
             return;
         }
-        let (owners, ledger) = (self.0.record_owners.clone(), Arc::downgrade(&self.0.ledger));
+        let (owners, ledger) = (self.0.parts.record_owners.clone(), Arc::downgrade(&self.0.parts.ledger));
         // The handle is dropped first: these tasks must not keep the store alive.
         let store = Arc::downgrade(&self.0);
         drop(self);
@@ -306,7 +308,7 @@ impl LateStore {
     /// Queues an update of the store, if it is used. Does not wait.
     fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) {
         if self.is_used() {
-            update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
+            update::queue_update(&self.0.parts.writer, &self.0.parts.telemetry, &self.0, update);
         }
     }
 }

@@ -143,7 +143,7 @@ impl<'l> RowReader<'l> {
             (place, call)
         };
         let (places, keys): (Vec<u64>, Vec<RecordKey>) = waiting.map(key).unzip();
-        let calls = self.late.0.ledger.read(keys, self.now).await?;
+        let calls = self.late.0.parts.ledger.read(keys, self.now).await?;
         let found = places.into_iter().zip(calls);
         Ok(found.filter_map(|(place, call)| Some((place, call?))).collect())
     }
@@ -208,7 +208,7 @@ impl<'l> RowReader<'l> {
             WaitReason::InRequest
         } else if posted.attached {
             WaitReason::NoRequest
-        } else if late.ledger.survives_restart() {
+        } else if late.parts.ledger.survives_restart() {
             WaitReason::NoUserMessage
         } else {
             WaitReason::NeverAppended
@@ -246,7 +246,7 @@ impl<'l> RowReader<'l> {
         let refused = RefusedResult::decode(&record.value)?;
         let own = Principal::from_bytes(record.key.principal);
         // A refused result without a call belongs to its service.
-        let is_service = own == Principal::of_service(&self.late.0.principals, &refused.posted.service);
+        let is_service = own == Principal::of_service(&self.late.0.parts.principals, &refused.posted.service);
         Some(ListedResult {
             cursor,
             principal: Some(own).filter(|_| !is_service),

@@ -77,7 +77,7 @@ async fn read_result(late: &LateStore, change: &RecordChange) -> Result<Option<(
     let RecordChange { principal, name, .. } = *change;
     let principal = Principal::from_bytes(principal);
     let keys = [RecordKind::Delivery, RecordKind::Call].map(|kind| RecordKey::new(kind, principal, name));
-    let records = late.0.ledger.read(keys.to_vec(), clock::unix_time()).await?;
+    let records = late.0.parts.ledger.read(keys.to_vec(), clock::unix_time()).await?;
     let [Some(delivery), Some(call)] = &records[..] else {
         return Ok(None);
     };

@@ -149,7 +149,7 @@ impl<'l, T> PageScan<'l, T> {
 
     /// Reads the next batch. Returns `None` once the page is full, has read enough, or nothing is left.
     pub(super) async fn next_batch(&mut self) -> Result<Option<Vec<PlacedRecord>>, LateError> {
-        let ledger = &self.late.0.ledger;
+        let ledger = &self.late.0.parts.ledger;
         // One row more than wanted tells that there is a next page.
         while self.rows.len() <= self.limit && self.budget.as_ref().is_none_or(|budget| !budget.is_spent()) {
             let Some(principal) = self.principals.front().copied() else {

@@ -49,7 +49,10 @@ pub(super) async fn park_result(
         described: named.described.map(|(tool, input)| (tool.to_vec(), input)),
         posted,
     };
-    late.0.record_owners.note(RecordKind::Parked, named.service.principal);
+    late.0
+        .parts
+        .record_owners
+        .note(RecordKind::Parked, named.service.principal);
     let insert = CommitStep::Insert {
         key,
         index: Some(record_names::call_index(named.call_id)),
@@ -58,7 +61,7 @@ pub(super) async fn park_result(
         expires_at: parked_until(late, now) + super::retention::RETENTION_GRACE,
     };
     let mut made_at = now;
-    if let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? {
+    if let CommitOutcome::Conflict(existing) = late.0.parts.ledger.commit(vec![insert], now).await? {
         let record = existing.into_iter().flatten().next();
         made_at = record.as_ref().map_or(now, |record| record.made_at);
         let earlier = record.and_then(|record| ParkedResult::decode(&record.value));
@@ -70,7 +73,7 @@ pub(super) async fn park_result(
     } else {
         let tool = named.described.map(|(tool, _)| tool);
         let label = LateCallLabel::new(named.call_id, tool);
-        late.0.telemetry.record_late_event_of("parked", label);
+        late.0.parts.telemetry.record_late_event_of("parked", label);
     }
     note_parked(late, key, &parked);
     // The worker may have recorded the call just before, and then looked for parked results too early.
@@ -111,7 +114,7 @@ fn note_parked(late: &LateStore, key: RecordKey, parked: &ParkedResult) {
 
 /// Notes that another replica has stored or removed a parked result.
 pub(super) async fn note_change(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
-    let records = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let records = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
     match records.into_iter().flatten().next() {
         Some(record) => {
             if let Some(parked) = ParkedResult::decode(&record.value) {
@@ -150,15 +153,22 @@ impl LateUpdate for SettleParked {
 /// Settles the parked results that name a call of this index, as far as their matches have settled.
 pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
     // Another process may have parked the first result a moment ago, and would not find the call.
-    let is_shared = !late.0.ledger.is_exclusive();
-    let may_wait =
-        |service: &Service| is_shared || late.0.record_owners.may_have(RecordKind::Parked, service.principal);
+    let is_shared = !late.0.parts.ledger.is_exclusive();
+    let may_wait = |service: &Service| {
+        is_shared
+            || late
+                .0
+                .parts
+                .record_owners
+                .may_have(RecordKind::Parked, service.principal)
+    };
     // Most calls are recorded while no result is parked at all.
-    if !late.0.services.iter().any(may_wait) {
+    if !late.0.parts.services.iter().any(may_wait) {
         return Ok(());
     }
     let records = late
         .0
+        .parts
         .ledger
         .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
     let mut last_error = None;
@@ -230,7 +240,12 @@ async fn expire_parked(late: &LateStore) {
 async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), LateError> {
     // Before the search: what is parked meanwhile must stay.
     let mut unseen = late.0.awaited.records_of(service.principal);
-    if late.0.record_owners.may_have(RecordKind::Parked, service.principal) {
+    if late
+        .0
+        .parts
+        .record_owners
+        .may_have(RecordKind::Parked, service.principal)
+    {
         search_parked(late, service, &mut unseen).await?;
     }
     forget_removed(late, unseen.into_iter().collect()).await
@@ -243,6 +258,7 @@ async fn search_parked(late: &LateStore, service: &Service, unseen: &mut HashSet
         let now = clock::unix_time();
         let records = late
             .0
+            .parts
             .ledger
             .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
         let page = records.await?;
@@ -274,7 +290,7 @@ async fn search_parked(late: &LateStore, service: &Service, unseen: &mut HashSet
 /// Removes those of the records from memory that the ledger has no longer: other replicas have removed them.
 async fn forget_removed(late: &LateStore, records: Vec<RecordKey>) -> Result<(), LateError> {
     for chunk in records.chunks(ROWS_MAX) {
-        let read = late.0.ledger.read(chunk.to_vec(), clock::unix_time()).await?;
+        let read = late.0.parts.ledger.read(chunk.to_vec(), clock::unix_time()).await?;
         for (key, _) in chunk.iter().zip(read).filter(|(_, record)| record.is_none()) {
             late.0.awaited.remove(key);
         }
@@ -284,13 +300,18 @@ async fn forget_removed(late: &LateStore, records: Vec<RecordKey>) -> Result<(),
 
 /// Returns the time until which a result that was parked at `made_at` waits for its call.
 pub(super) fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
-    made_at + late.0.settings.ttl
+    made_at + late.0.parts.settings.ttl
 }
 
 /// Decodes a parked result. Returns `None` if its service is no longer configured: the result then expires.
 fn read_parked<'s>(late: &'s LateStore, record: &Record) -> Option<(&'s Service, ParkedResult)> {
     let principal = Principal::from_bytes(record.key.principal);
-    let service = late.0.services.iter().find(|service| service.principal == principal)?;
+    let service = late
+        .0
+        .parts
+        .services
+        .iter()
+        .find(|service| service.principal == principal)?;
     Some((service, ParkedResult::decode(&record.value)?))
 }
 

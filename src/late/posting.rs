@@ -109,13 +109,13 @@ async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<
     steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
     let of_kind = |kind| RecordKey { kind, ..record.key };
     let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
-    let existing = late.0.ledger.read(related.to_vec(), now).await?;
+    let existing = late.0.parts.ledger.read(related.to_vec(), now).await?;
     steps.extend(existing.iter().flatten().map(Record::remove_step));
-    if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
         let principal = Principal::from_bytes(record.key.principal);
         late.0.posted.forget(principal, record.key.name, record.expires_at);
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_event_of("withdrawn", label);
+        late.0.parts.telemetry.record_late_event_of("withdrawn", label);
         return Ok(Some(WithdrawOutcome::Withdrawn));
     }
     Ok(None)
@@ -126,10 +126,12 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
     if matching::is_terminal(call) || call.expires_at <= now {
         return false;
     }
-    let max_duration = late.0.settings.tool_settings(&call.tool).max_duration;
+    let max_duration = late.0.parts.settings.tool_settings(&call.tool).max_duration;
     call.heartbeat_at = now;
     // Never shortened: the configuration may have changed since the call was recorded.
-    call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
+    call.deadline = call
+        .deadline
+        .max(now + max_duration.unwrap_or(late.0.parts.settings.ttl));
     call.expires_at = call.expires_at.max(call.deadline);
     true
 }
@@ -159,7 +161,7 @@ async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<He
     extend_call(late, &mut call, now);
     let deadline = call.deadline;
     let steps = vec![late.replace_step(&record, &call)];
-    if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
         late.0.watched_lanes.note_heartbeat(&record.key);
         return Ok(Some(HeartbeatOutcome::Extended { deadline }));
     }

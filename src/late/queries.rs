@@ -77,7 +77,7 @@ impl LateStore {
         let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
         // The contents come last: the mark of a result that is older than its content is then refused.
         let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
-        let mut calls = self.count_unread(read_by(&*self.0.ledger, keys, by).await)?;
+        let mut calls = self.count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
         let contents = calls.split_off(names.len());
         let mut is_found = vec![false; wanted.len()];
         for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
@@ -166,7 +166,7 @@ async fn listed_calls(
         .iter()
         .filter(|(_, record)| record.value != delivery_value::RECEIVED);
     let (places, names): (Vec<u64>, Vec<RecordName>) = waiting.map(|(place, record)| (*place, record.key.name)).unzip();
-    let records = read_all(&*late.0.ledger, call_keys(caller, &names), now).await?;
+    let records = read_all(&*late.0.parts.ledger, call_keys(caller, &names), now).await?;
     let posted = places.into_iter().zip(&records).filter_map(|(place, record)| {
         let call = posted_call(record.as_ref()?)?;
         of_session(&call.1).then_some((place, call))
@@ -182,6 +182,7 @@ impl LateStore {
         loop {
             let list = self
                 .0
+                .parts
                 .ledger
                 .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
             let page = list.await?;
@@ -203,7 +204,7 @@ impl LateStore {
         names: &[RecordName],
         by: Instant,
     ) -> Result<Vec<NamedResult>, Unread> {
-        let records = self.count_unread(read_by(&*self.0.ledger, call_keys(caller, names), by).await)?;
+        let records = self.count_unread(read_by(&*self.0.parts.ledger, call_keys(caller, names), by).await)?;
         let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
         posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
         Ok(posted)
@@ -217,7 +218,7 @@ impl LateStore {
         by: Instant,
     ) -> Result<Vec<Option<String>>, Unread> {
         let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
-        let read = read_by(&*self.0.ledger, content_keys(caller, &names), by).await;
+        let read = read_by(&*self.0.parts.ledger, content_keys(caller, &names), by).await;
         Ok(with_contents(results, self.count_unread(read)?))
     }
 
@@ -232,7 +233,7 @@ impl LateStore {
         if is_patient {
             self.0.load_cooldowns.remove(&caller.principal());
         }
-        let is_fresh = is_patient && !self.0.ledger.is_exclusive();
+        let is_fresh = is_patient && !self.0.parts.ledger.is_exclusive();
         self.count_unread(read_all_posted(self, caller, is_fresh, by).await)
     }
 }
@@ -240,9 +241,9 @@ impl LateStore {
 /// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
 async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
     let principal = caller.principal();
-    let may_have = late.0.record_owners.may_have(RecordKind::Delivery, principal);
+    let may_have = late.0.parts.record_owners.may_have(RecordKind::Delivery, principal);
     // Anyone can send an invented credential: only a verified caller's results are read.
-    match late.0.callers.verify(caller, by).await {
+    match late.0.parts.callers.verify(caller, by).await {
         Ok(true) => {}
         Err(Unread) if may_have => return Err(Unread),
         Ok(false) | Err(Unread) => return Ok(()),
@@ -254,7 +255,7 @@ async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: I
     let Some(mut reading) = posted.begin_read(principal, stamp, is_fresh) else {
         return Ok(());
     };
-    if !is_fresh && !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
+    if !is_fresh && !late.0.parts.record_owners.may_have(RecordKind::Delivery, principal) {
         posted.end_read(principal, reading);
         return Ok(());
     }
@@ -279,6 +280,7 @@ async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Readin
         let (hash, now) = (*principal.as_bytes(), clock::unix_time());
         let list = late
             .0
+            .parts
             .ledger
             .list_after(RecordKind::Delivery, hash, reading.after(), ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
@@ -298,7 +300,7 @@ impl LateStore {
         // The caller asks for nothing else, so that a cooldown does not count.
         self.0.load_cooldowns.remove(&caller.principal());
         let by = clock::now() + COUNT_TIMEOUT;
-        let is_fresh = !self.0.ledger.is_exclusive();
+        let is_fresh = !self.0.parts.ledger.is_exclusive();
         if self
             .count_unread(read_all_posted(self, caller, is_fresh, by).await)
             .is_err()
@@ -323,7 +325,7 @@ impl LateStore {
         let mut keys = call_keys(caller, &names);
         keys.extend(content_keys(caller, &names));
         // One read for both, so that a correction in between cannot mix two results.
-        let mut records = read_all(&*self.0.ledger, keys, now).await?;
+        let mut records = read_all(&*self.0.parts.ledger, keys, now).await?;
         let contents = records.split_off(names.len());
         let result = |(record, content): (Option<Record>, Option<Record>)| {
             let (name, call) = posted_call(record.as_ref()?)?;
@@ -341,7 +343,7 @@ impl LateStore {
         now: Moment,
     ) -> Result<Option<String>, LateError> {
         let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
-        let records = self.0.ledger.read(keys.to_vec(), now).await?;
+        let records = self.0.parts.ledger.read(keys.to_vec(), now).await?;
         let mut records = records.into_iter();
         let (call, content) = (records.next().flatten(), records.next().flatten());
         let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);

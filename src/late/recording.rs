@@ -76,7 +76,7 @@ impl LateStore {
     pub fn is_recorded(&self, caller: Caller, tool: &[u8]) -> bool {
         // A call that no service can answer would only fill the ledger. An unverified credential stores nothing: anyone could
         // invent one.
-        self.is_served(caller, tool) && self.0.callers.is_verified_in_memory(caller)
+        self.is_served(caller, tool) && self.0.parts.callers.is_verified_in_memory(caller)
     }
 
     /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
@@ -93,7 +93,12 @@ impl LateStore {
         if new_records.is_empty() {
             return None;
         }
-        queue_with_end(&self.0.writer, &self.0.telemetry, &self.0, RecordCalls(new_records))
+        queue_with_end(
+            &self.0.parts.writer,
+            &self.0.parts.telemetry,
+            &self.0,
+            RecordCalls(new_records),
+        )
     }
 }
 
@@ -108,7 +113,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         return None;
     }
     let now = clock::unix_time();
-    let settings = &late.0.settings;
+    let settings = &late.0.parts.settings;
     let tool = settings.tool_settings(&opened.tool);
     let call = RecordedCall {
         account: *caller.account().as_bytes(),
@@ -149,7 +154,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
     for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
         let steps = batch.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
-        let existing = match late.0.ledger.commit(steps, clock::unix_time()).await {
+        let existing = match late.0.parts.ledger.commit(steps, clock::unix_time()).await {
             Ok(CommitOutcome::Done) => {
                 is_written = true;
                 continue;
@@ -161,8 +166,8 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
                     match record_call(late, new).await {
                         Ok(written) => is_written |= written,
                         Err(LateError::Ledger(LedgerError::Full { .. } | LedgerError::TooLarge)) => {
-                            late.0.writer.count_lost(RecordKind::Call);
-                            late.0.telemetry.record_late_event("lost");
+                            late.0.parts.writer.count_lost(RecordKind::Call);
+                            late.0.parts.telemetry.record_late_event("lost");
                             late.0.recorded.remove(&new.observed);
                         }
                         Err(error) => last_error = Some(error),
@@ -180,7 +185,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
             .map(|(new, _)| insert_step(late, new.key, &new.call))
             .collect();
         let has_steps = !steps.is_empty();
-        let remaining = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+        let remaining = if late.0.parts.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
             is_written |= has_steps;
             recorded
         } else {
@@ -202,7 +207,7 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError>
     retry_conflicts(|| async {
         let now = clock::unix_time();
         let insert = insert_step(late, new.key, &new.call);
-        let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? else {
+        let CommitOutcome::Conflict(existing) = late.0.parts.ledger.commit(vec![insert], now).await? else {
             return Ok(Some(true));
         };
         // A record that another version wrote, or that was removed meanwhile, is left alone.
@@ -215,11 +220,18 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError>
         let twin = twin_key(&recorded, new);
         let steps = change_steps(late, &record, recorded, new);
         let has_steps = !steps.is_empty();
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
             return Ok(Some(has_steps));
         }
         // The twin exists already, or another writer was first. Only the latter needs another try.
-        let has_twin = late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some);
+        let has_twin = late
+            .0
+            .parts
+            .ledger
+            .read(vec![twin], now)
+            .await?
+            .iter()
+            .any(Option::is_some);
         Ok(has_twin.then_some(false))
     })
     .await
@@ -275,6 +287,6 @@ fn insert_step(late: &LateStore, key: RecordKey, call: &RecordedCall) -> CommitS
         key,
         index: Some(record_names::call_index(&call.id)),
         value: call.encode(),
-        expires_at: retained_until(call, late.0.settings.ttl),
+        expires_at: retained_until(call, late.0.parts.settings.ttl),
     }
 }

@@ -33,7 +33,7 @@ impl LateStore {
             names.map(move |name| RecordKey::new(kind, caller.principal(), name))
         };
         let keys = of_kind(RecordKind::Call).chain(of_kind(RecordKind::ResultContent));
-        let mut calls = self.count_unread(read_by(&*self.0.ledger, keys.collect(), by).await)?;
+        let mut calls = self.count_unread(read_by(&*self.0.parts.ledger, keys.collect(), by).await)?;
         let contents = calls.split_off(results.len());
         let read = |(record, apart): (Option<Record>, Option<Record>)| {
             let record = record?;
@@ -59,7 +59,7 @@ impl LateStore {
         if let Ok(Ok(marked)) = timeout_at(by, write_marks(self, results)).await {
             return Ok(marked);
         }
-        if !self.0.ledger.is_exclusive() {
+        if !self.0.parts.ledger.is_exclusive() {
             return self.count_unread(Err(Unread));
         }
         for result in results {
@@ -85,7 +85,7 @@ async fn write_marks(late: &LateStore, results: &[ReadResult]) -> Result<HashSet
         let now = clock::unix_time();
         // Another writer has changed a call: its result may be the same all the same.
         let keys = results.iter().map(|result| *result.key()).collect();
-        let records = read_all(&*late.0.ledger, keys, now).await?;
+        let records = read_all(&*late.0.parts.ledger, keys, now).await?;
         let read = |record: Record| ReadResult::of_call(&record, &RecordedCall::decode(&record.value)?);
         let found = records.into_iter().map(|record| record.and_then(read));
         let same = results
@@ -107,6 +107,6 @@ async fn try_marks(
     let mut seen = HashSet::new();
     let marks = results.iter().filter(|result| seen.insert(*result.call()));
     let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
-    let is_done = marks.is_empty() || late.0.ledger.commit(marks, now).await? == CommitOutcome::Done;
+    let is_done = marks.is_empty() || late.0.parts.ledger.commit(marks, now).await? == CommitOutcome::Done;
     Ok(is_done.then_some(seen))
 }

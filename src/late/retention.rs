@@ -33,7 +33,7 @@ impl LateStore {
             key: record.key,
             version: record.version,
             value: call.encode(),
-            expires_at: record.expires_at.max(retained_until(call, self.0.settings.ttl)),
+            expires_at: record.expires_at.max(retained_until(call, self.0.parts.settings.ttl)),
         }
     }
 }

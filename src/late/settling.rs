@@ -101,7 +101,7 @@ pub(super) async fn settle_named(
             return Ok(Some(SettleOutcome::NotRecorded));
         }
         let principal = Principal::from_bytes(record.key.principal);
-        let certain_at = call.opened_at + late.0.settings.settling;
+        let certain_at = call.opened_at + late.0.parts.settings.settling;
         if named.owner.is_none() && now < certain_at && !reaches_one_account(late, named.service).await {
             return Ok(Some(SettleOutcome::TooEarly(certain_at)));
         }
@@ -152,7 +152,15 @@ fn is_shown_later(named: &NamedCall<'_>, call: &RecordedCall, posted: &PostedRes
 /// Notes a result that waits in the ledger: it may have been stored without this process taking note of it.
 async fn note_stored(late: &LateStore, principal: Principal, name: RecordName, now: Moment) -> Result<(), LateError> {
     let key = RecordKey::new(RecordKind::Delivery, principal, name);
-    let delivery = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    let delivery = late
+        .0
+        .parts
+        .ledger
+        .read(vec![key], now)
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
     if let Some(delivery) = delivery.filter(|delivery| delivery.value == delivery_value::WAITING) {
         late.0.posted.add(principal, name, delivery.expires_at);
     }
@@ -174,7 +182,7 @@ fn note_conflict(late: &LateStore, record: &Record, call: &RecordedCall, now: Mo
 async fn reaches_one_account(late: &LateStore, service: &Service) -> bool {
     match &service.reach {
         ServiceReach::Only(accounts) => accounts.len() <= 1,
-        ServiceReach::Everyone => late.0.callers.is_at_most_one().await,
+        ServiceReach::Everyone => late.0.parts.callers.is_at_most_one().await,
     }
 }
 
@@ -200,7 +208,7 @@ pub(super) async fn write_result(
     let intent = intents::settle_with_call(late, record.key, &call, &stored, now).await?;
     call.posted = Some(stored);
     (call.is_withheld, call.is_in_request) = (false, false);
-    let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
+    let until = record.expires_at.max(retained_until(&call, late.0.parts.settings.ttl));
     let until = until.max(intent.content_until);
     let content = content_step(late, record, content, until).await?;
     let settled = ResultWrite {
@@ -216,7 +224,7 @@ pub(super) async fn write_result(
         .chain(intent.step)
         .chain(content);
     let steps = steps.chain(notices.steps()).chain(parked_removal.cloned());
-    if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
     }
     notices.schedule(late, now);
@@ -244,7 +252,7 @@ impl ResultWrite {
             expires_at: self.until,
         }];
         if is_pushed(&self.call) {
-            late.0.record_owners.note(RecordKind::Delivery, principal);
+            late.0.parts.record_owners.note(RecordKind::Delivery, principal);
             if !self.is_correction {
                 let key = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
                 steps.push(CommitStep::insert_record(key, delivery_value::WAITING, self.until));
@@ -267,16 +275,16 @@ impl ResultWrite {
         let call = self.call;
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
         if self.is_correction {
-            late.0.telemetry.record_late_event_of("corrected", label);
+            late.0.parts.telemetry.record_late_event_of("corrected", label);
             return;
         }
         let attached = call.posted.as_ref().is_some_and(|posted| posted.attached);
-        let limit = late.0.settings.tool_settings(&call.tool).max_duration;
+        let limit = late.0.parts.settings.tool_settings(&call.tool).max_duration;
         let is_overrun = limit.is_some_and(|limit| now > call.opened_at.saturating_add(limit));
         let tool = String::from_utf8_lossy(&call.tool);
-        late.0.telemetry.record_late_call(&tool, !attached, is_overrun);
+        late.0.parts.telemetry.record_late_call(&tool, !attached, is_overrun);
         let kind = if attached { "attached" } else { "detached" };
-        late.0.telemetry.record_late_event_of(kind, label);
+        late.0.parts.telemetry.record_late_event_of(kind, label);
         if is_pushed(&call) {
             late.0.posted.add(owner.0, key.name, self.until);
             let event = feed::SettledEvent::from_result((key.name, call));
@@ -308,7 +316,7 @@ pub(super) async fn content_step(
         kind: RecordKind::ResultContent,
         ..record.key
     };
-    let existing = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let existing = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
     let version = existing.into_iter().flatten().next().map(|record| record.version);
     Ok(match (content, version) {
         (Some(content), None) => Some(CommitStep::insert_record(key, content.into(), until)),
@@ -334,6 +342,7 @@ pub(super) async fn find_call(
 ) -> Result<MatchedCall, LateError> {
     let records = late
         .0
+        .parts
         .ledger
         .find_by_index(RecordKind::Call, record_names::call_index(named.call_id), ROWS_MAX, now)
         .await?;
@@ -354,7 +363,7 @@ pub(super) async fn find_call(
         })
         .collect();
     Ok(
-        match matching::choose_call(named, &late.0.owners, &candidates, digest) {
+        match matching::choose_call(named, &late.0.parts.owners, &candidates, digest) {
             CallMatch::One(index) if index < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(index))),
             CallMatch::Several => MatchedCall::Several,
             CallMatch::One(_) | CallMatch::None => MatchedCall::None,
@@ -364,7 +373,7 @@ pub(super) async fn find_call(
 
 /// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
 fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
-    let is_heard = now < call.heartbeat_at + late.0.settings.detach_after;
+    let is_heard = now < call.heartbeat_at + late.0.parts.settings.detach_after;
     call.state == RecordedCallState::Open && is_heard && !was_left(late, call)
 }
 
@@ -399,9 +408,9 @@ pub(super) async fn store_refused(
         reason,
         posted,
     };
-    let insert = CommitStep::insert_record(key, refused.encode(), now + late.0.settings.ttl + RETENTION_GRACE);
+    let insert = CommitStep::insert_record(key, refused.encode(), now + late.0.parts.settings.ttl + RETENTION_GRACE);
     let steps = [insert].into_iter().chain(parked_removal.cloned());
-    match late.0.ledger.commit(steps.collect(), now).await {
+    match late.0.parts.ledger.commit(steps.collect(), now).await {
         Ok(CommitOutcome::Done) => {}
         // The few slots of a call are bounded: the first refused result in a slot stays.
         Ok(CommitOutcome::Conflict(_)) => remove_parked(late, parked_removal).await?,
@@ -410,7 +419,7 @@ pub(super) async fn store_refused(
     }
     let tool = named.described.map(|(tool, _)| tool);
     let label = LateCallLabel::new(named.call_id, tool);
-    late.0.telemetry.record_late_event_of(reason.label(), label);
+    late.0.parts.telemetry.record_late_event_of(reason.label(), label);
     Ok(PostOutcome::Refused(reason))
 }
 
@@ -418,7 +427,11 @@ pub(super) async fn store_refused(
 async fn remove_parked(late: &LateStore, parked_removal: Option<&CommitStep>) -> Result<(), LateError> {
     if let Some(step) = parked_removal {
         // A conflict means that another task has removed it, so the outcome does not matter.
-        late.0.ledger.commit(vec![step.clone()], clock::unix_time()).await?;
+        late.0
+            .parts
+            .ledger
+            .commit(vec![step.clone()], clock::unix_time())
+            .await?;
     }
     Ok(())
 }

@@ -1,21 +1,20 @@
 //! The state that all handles of the store share.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
     awaited_calls::AwaitedTable, cancels::WatchedLanes, compactions::Compactions, feed::FeedSender,
-    match_queue::MatchQueue, matching::Service, outbox::Outbox, posted_results::PostedResults, readers::Readers,
-    settings::LateSettings, webhook::Webhook,
+    match_queue::MatchQueue, outbox::Outbox, parts::LateParts, posted_results::PostedResults, readers::Readers,
+    settings::LateSettings,
 };
 use crate::{
-    auth::{OwnerKey, Principal, PrincipalKey},
+    auth::Principal,
     digest_cache::{DigestCache, DigestKey, Lifetime},
-    ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
+    ledger::{LedgerChanges, Moment, RecordKey},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
-    writer::Writer,
 };
 
 /// Entries of each cache. A forgotten entry costs a redundant write, or a wrong `attached` flag.
@@ -23,31 +22,16 @@ const CACHE_ENTRIES_MAX: u64 = 100_000;
 /// Lifetime of an entry in these caches: 24 hours.
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Kinds whose owners are in memory.
-const OWNED_KINDS: &[RecordKind] = &[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls];
-
 /// State that all handles share.
 pub(super) struct LateStoreInner {
-    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) parts: Arc<LateParts>,
     /// The changes of other processes, by which caches know that they are out of date.
     pub(super) changes: LedgerChanges,
-    pub(super) callers: VerifiedCallers,
-    pub(super) telemetry: Telemetry,
-    pub(super) settings: LateSettings,
-    pub(super) services: Vec<Service>,
-    /// The receivers of events.
-    pub(super) webhooks: Vec<Webhook>,
-    /// The accounts that one person uses.
-    pub(super) personal: BTreeSet<Principal>,
-    pub(super) principals: PrincipalKey,
-    pub(super) owners: OwnerKey,
     /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
     pub(super) recorded: DigestCache<[u8; 32], ()>,
     /// Hashes of lanes and sessions that were left, with the time.
     pub(super) left_at: DigestCache<[u8; 32], Moment>,
     pub(super) posted: PostedResults,
-    /// The callers with posted results or compacted calls, and the services with parked results.
-    pub(super) record_owners: RecordOwners,
     pub(super) feed: FeedSender,
     /// The end of each caller's cooldown after a failed read of its posted results.
     pub(super) load_cooldowns: DigestCache<Principal, Instant>,
@@ -60,60 +44,38 @@ pub(super) struct LateStoreInner {
     pub(super) awaited: AwaitedTable,
     /// Parked results whose matches settle at a known time.
     pub(super) match_queue: Arc<MatchQueue>,
-    /// `true` if a tool has a URL for cancels.
-    pub(super) has_cancels: bool,
-    /// `true` if results of a tool are carried over.
-    pub(super) has_carry_over: bool,
     /// Lanes whose calls can be cancelled.
     pub(super) watched_lanes: WatchedLanes,
     /// Messages that are to be sent.
     pub(super) outbox: Outbox,
-    pub(super) writer: Writer,
 }
 
 impl LateStoreInner {
-    /// Creates the state over the ledger of `parts`.
+    /// Creates the state over the ledger of `table_parts`.
     pub(super) fn new(
-        parts: &TableParts,
+        table_parts: &TableParts,
         callers: VerifiedCallers,
         settings: LateSettings,
         telemetry: Telemetry,
     ) -> Self {
-        let ledger = Arc::clone(parts.ledger());
-        let secret = ledger.secret();
-        let principals = PrincipalKey::from_ledger_secret(&secret);
-        let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
-        let has_carry_over = settings.tools.values().any(|tool| tool.carries_over);
-        let record_owners = RecordOwners::new(OWNED_KINDS, ledger.changes());
-        let compacted = (callers.clone(), record_owners.clone());
         let of_calls = (settings.ttl, !settings.services.is_empty());
+        let parts = Arc::new(LateParts::new(table_parts, callers, settings, telemetry));
+        let compacted = (parts.callers.clone(), parts.record_owners.clone());
         Self {
-            compactions: Compactions::new(parts, compacted, telemetry.clone(), of_calls),
-            readers: Readers::new(parts, telemetry.clone()),
-            callers,
-            outbox: Outbox::new(parts, telemetry.clone()),
-            telemetry,
-            services: settings.resolve_services(&principals),
-            webhooks: settings.resolve_webhooks(&principals),
-            personal: settings.resolve_personal(&principals),
-            settings,
-            owners: OwnerKey::from_ledger_secret(&secret),
-            principals,
+            compactions: Compactions::new(table_parts, compacted, parts.telemetry.clone(), of_calls),
+            readers: Readers::new(table_parts, parts.telemetry.clone()),
+            outbox: Outbox::new(table_parts, parts.telemetry.clone()),
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),
-            record_owners,
-            changes: ledger.changes(),
+            changes: parts.ledger.changes(),
             feed: FeedSender::default(),
             load_cooldowns: bounded_cache(),
             in_requests: bounded_cache(),
             awaited: AwaitedTable::default(),
             match_queue: Arc::default(),
-            has_cancels,
-            has_carry_over,
             watched_lanes: WatchedLanes::default(),
-            writer: parts.writer().clone(),
-            ledger,
+            parts,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn has_surface(
     if carry_over::reaches(late, principal, call) {
         return Ok(true);
     }
-    if late.0.webhooks.iter().any(|webhook| webhook.reaches(account)) {
+    if late.0.parts.webhooks.iter().any(|webhook| webhook.reaches(account)) {
         return Ok(true);
     }
     late.0.readers.has_read(principal, now).await

@@ -46,6 +46,7 @@ impl Cancels<'_> {
         let index = record_names::call_index(id);
         let found = late
             .0
+            .parts
             .ledger
             .find_by_index(RecordKind::Call, index, ROWS_MAX, now)
             .await?;
@@ -71,18 +72,19 @@ impl Cancels<'_> {
 async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<CancelOutcome, LateError> {
     let message_key = evidence::cancel_key(&key);
     // Read together: between two reads the message could be sent and answered.
-    let requested: Result<_, LateError> = update_records(&*late.0.ledger, [key, message_key], |[call, stored], now| {
-        let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) else {
-            return (Vec::new(), Err(CancelOutcome::Unknown));
-        };
-        if let Some(answer) = outcome_without_request(late, &call) {
-            return (Vec::new(), Err(answer));
-        }
-        let step = request_step(late, (key, &call), (message_key, stored.as_ref()), now);
-        let is_new = step.is_some();
-        (step.into_iter().collect(), Ok(is_new))
-    })
-    .await;
+    let requested: Result<_, LateError> =
+        update_records(&*late.0.parts.ledger, [key, message_key], |[call, stored], now| {
+            let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) else {
+                return (Vec::new(), Err(CancelOutcome::Unknown));
+            };
+            if let Some(answer) = outcome_without_request(late, &call) {
+                return (Vec::new(), Err(answer));
+            }
+            let step = request_step(late, (key, &call), (message_key, stored.as_ref()), now);
+            let is_new = step.is_some();
+            (step.into_iter().collect(), Ok(is_new))
+        })
+        .await;
     match requested? {
         Err(answer) => return Ok(answer),
         Ok(true) => late.0.outbox.due().schedule(message_key, Duration::ZERO),
@@ -133,7 +135,7 @@ fn is_requested(message: &OutgoingRecord) -> bool {
 
 /// Returns the answer for a call that needs no cancel, or can have none. `None` if its service is to be asked.
 fn outcome_without_request(late: &LateStore, call: &RecordedCall) -> Option<CancelOutcome> {
-    let is_undoable = late.0.settings.tool_settings(&call.tool).cancel_url.is_some();
+    let is_undoable = late.0.parts.settings.tool_settings(&call.tool).cancel_url.is_some();
     match call.state {
         _ if call.tier != Tier::Revertible || !is_undoable => Some(CancelOutcome::NotUndoable),
         RecordedCallState::Cancelled => Some(CancelOutcome::State(call.state)),
@@ -179,9 +181,16 @@ async fn try_confirm(
     }
     let mut steps = sending::end_steps(late, &record, call, is_refused, now).await?;
     let message = evidence::cancel_key(&record.key);
-    let waiting = late.0.ledger.read(vec![message], now).await?.into_iter().flatten();
+    let waiting = late
+        .0
+        .parts
+        .ledger
+        .read(vec![message], now)
+        .await?
+        .into_iter()
+        .flatten();
     steps.extend(waiting.map(|record| record.remove_step()));
-    if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
         late.0.outbox.due().remove(&message);
         late.0.watched_lanes.remove_call(&record.key);
         sending::count_end(late, is_refused);

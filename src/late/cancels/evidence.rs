@@ -58,13 +58,13 @@ impl WatchedLanes {
 impl Cancels<'_> {
     /// Returns `true` if the lane has a watched call, or may have one of an earlier process.
     pub fn watches(self, lane: LaneId) -> bool {
-        self.0.0.has_cancels && self.0.0.watched_lanes.lock().contains(lane.as_bytes())
+        self.0.0.parts.has_cancels && self.0.0.watched_lanes.lock().contains(lane.as_bytes())
     }
 
     /// Watches a recorded call if evidence may cancel it: its tool has a `cancel_url`, and no other lane uses its id.
     pub(in crate::late) fn watch_call(self, key: RecordKey, call: &RecordedCall) {
         let is_undoable =
-            call.tier == Tier::Revertible && self.0.0.settings.tool_settings(&call.tool).cancel_url.is_some();
+            call.tier == Tier::Revertible && self.0.0.parts.settings.tool_settings(&call.tool).cancel_url.is_some();
         // A reusable id is in other requests, too: it tells nothing of its call.
         let Some(lane) = call.lane.filter(|_| is_undoable && is_strong(&call.id, &call.tool)) else {
             return;
@@ -95,7 +95,11 @@ impl Cancels<'_> {
     ) {
         if !self.watches(lane) {
             // Another process may watch the lane, and sees nothing of this request.
-            if self.0.0.has_cancels && !self.0.0.ledger.is_exclusive() && caller.is_authenticated() && may_go_on {
+            if self.0.0.parts.has_cancels
+                && !self.0.0.parts.ledger.is_exclusive()
+                && caller.is_authenticated()
+                && may_go_on
+            {
                 self.0.queue_update(StoreSign {
                     principal: caller.principal(),
                     lane,
@@ -152,7 +156,7 @@ impl Cancels<'_> {
 
 /// Finds calls that have been silent for too long, and schedules their cancels. Returns the next time to look.
 pub(in crate::late) fn note_silence(late: &LateStore) -> Option<Instant> {
-    let limit = late.0.settings.detach_after;
+    let limit = late.0.parts.settings.detach_after;
     let mut watch = late.0.watched_lanes.lock();
     let left = watch.find_silent(limit, clock::now());
     let next = watch.next_silence(limit);
@@ -185,7 +189,7 @@ pub(in crate::late) async fn watch_again(
         name,
         ..*key
     };
-    let record = late.0.ledger.read(vec![call_key], clock::unix_time()).await?;
+    let record = late.0.parts.ledger.read(vec![call_key], clock::unix_time()).await?;
     let call = record.into_iter().flatten().next();
     if let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) {
         let now = clock::now();
@@ -209,15 +213,15 @@ pub(in crate::late) async fn watch_again(
             revoke(late, &call_key);
         }
     }
-    Ok(Some(late.0.settings.cancel_grace))
+    Ok(Some(late.0.parts.settings.cancel_grace))
 }
 
 /// Watches the calls that an earlier process has recorded. Their silence counts from now on.
 pub(in crate::late) async fn watch_recorded(late: &LateStore) -> Result<(), LateError> {
-    if !late.0.has_cancels {
+    if !late.0.parts.has_cancels {
         return Ok(());
     }
-    let (ledger, now) = (&late.0.ledger, clock::unix_time());
+    let (ledger, now) = (&late.0.parts.ledger, clock::unix_time());
     let mut after = None;
     loop {
         let principals = ledger.list_principals(RecordKind::Call, after, ROWS_MAX).await?;
@@ -252,7 +256,7 @@ fn revoke(late: &LateStore, call: &RecordKey) {
         key: cancel_key(call),
         message: None,
     });
-    late.0.telemetry.record_late_event("cancel_revoked");
+    late.0.parts.telemetry.record_late_event("cancel_revoked");
 }
 
 /// Queues the cancels of calls whose lane was left.
@@ -330,7 +334,7 @@ async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result
         name: call,
         ..key
     };
-    let call = late.0.ledger.read(vec![call_key], clock::unix_time()).await?;
+    let call = late.0.parts.ledger.read(vec![call_key], clock::unix_time()).await?;
     let call = call.into_iter().flatten().next();
     let call = call.and_then(|record| RecordedCall::decode(&record.value));
     if call.is_some_and(|call| call.state == RecordedCallState::CancelRequested) {
@@ -347,7 +351,7 @@ async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result
 }
 
 pub(super) async fn read_message(late: &LateStore, key: RecordKey) -> Result<Option<OutgoingRecord>, LateError> {
-    let record = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let record = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
     let record = record.into_iter().flatten().next();
     Ok(record.and_then(|record| OutgoingRecord::decode(&record.value)))
 }
@@ -363,7 +367,7 @@ pub(super) fn cancel_message(
     let grace = if reason == LeaveReason::Requested {
         Duration::ZERO
     } else {
-        late.0.settings.cancel_grace
+        late.0.parts.settings.cancel_grace
     };
     OutgoingRecord {
         purpose: Purpose::Cancel {
@@ -374,7 +378,7 @@ pub(super) fn cancel_message(
         made_at: now,
         due_at: now.saturating_add(grace),
         // Replaced by the deadline of the call when it is first sent: evidence does not know it.
-        give_up_at: now.saturating_add(late.0.settings.ttl),
+        give_up_at: now.saturating_add(late.0.parts.settings.ttl),
         tries: 0,
         is_dead: false,
     }
@@ -411,8 +415,8 @@ impl LateUpdate for StoreSign {
     async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
         let late = &LateStore(late);
         let key = RecordKey::new(RecordKind::LaneSign, self.principal, *self.lane.as_bytes());
-        let expires_at = self.at.saturating_add(late.0.settings.ttl);
-        update_records(&*late.0.ledger, [key], |[stored], _| {
+        let expires_at = self.at.saturating_add(late.0.parts.settings.ttl);
+        update_records(&*late.0.parts.ledger, [key], |[stored], _| {
             let known = stored.as_ref().and_then(|record| read_sign(&record.value));
             let step = (known < Some(self.at)).then(|| {
                 let value = bytes::Bytes::copy_from_slice(&self.at.as_nanos().to_le_bytes());

@@ -73,17 +73,17 @@ pub(in crate::late) async fn prepare(
         DueCall::Found(found) => found,
         DueCall::Revoked => return Ok(None),
         DueCall::Ended => {
-            late.0.ledger.commit(vec![record.remove_step()], now).await?;
+            late.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
             return Ok(None);
         }
         DueCall::Alive(lane) => {
-            late.0.ledger.commit(vec![record.remove_step()], now).await?;
+            late.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
             // Its silence counts anew.
             let mut watch = late.0.watched_lanes.lock();
             let times = (clock::now(), message.made_at);
             drop(watch.hear(&lane, |_| CallEvidence::GoesOn, true, times));
             drop(watch);
-            late.0.telemetry.record_late_event("cancel_revoked");
+            late.0.parts.telemetry.record_late_event("cancel_revoked");
             return Ok(None);
         }
     };
@@ -125,7 +125,7 @@ async fn find_due_call(
         ..call_key
     });
     let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
-    let mut records = late.0.ledger.read(keys, now).await?.into_iter();
+    let mut records = late.0.parts.ledger.read(keys, now).await?.into_iter();
     let (found, sign) = (records.next().flatten(), records.next().flatten());
     let found = found.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
@@ -144,7 +144,7 @@ async fn find_due_call(
         let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
         let own_sign = watch.own_sign(&lane);
         drop(watch);
-        if late.0.ledger.is_exclusive() {
+        if late.0.parts.ledger.is_exclusive() {
             if is_revoked {
                 return Ok(DueCall::Revoked);
             }
@@ -156,8 +156,8 @@ async fn find_due_call(
         let heard_at = sign.and_then(|sign| read_sign(&sign.value));
         // Of the requests and heartbeats at other processes this one has seen none.
         let last = heard_at.max(Some(found.1.heartbeat_at)).unwrap_or_default();
-        let is_silent = last.saturating_add(late.0.settings.detach_after) <= now;
-        let is_heard_elsewhere = reason == LeaveReason::Silent && !late.0.ledger.is_exclusive() && !is_silent;
+        let is_silent = last.saturating_add(late.0.parts.settings.detach_after) <= now;
+        let is_heard_elsewhere = reason == LeaveReason::Silent && !late.0.parts.ledger.is_exclusive() && !is_silent;
         if is_heard_elsewhere || heard_at.is_some_and(|heard_at| heard_at > judged_until) {
             return Ok(DueCall::Alive(lane));
         }
@@ -194,12 +194,12 @@ async fn note_requested(
     let subject = EventSubject::Call(call_record.key.name);
     let notices = Notices::of_change(late, owner, EventKind::Cancel, subject, (now, now));
     steps.extend(notices.steps());
-    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Err(LateError::Busy);
     }
     late.0.watched_lanes.lock().make_final(&call_record.key, clock::now());
     notices.schedule(late, now);
-    late.0.telemetry.record_late_event("cancel_requested");
+    late.0.parts.telemetry.record_late_event("cancel_requested");
     Ok(())
 }
 
@@ -218,6 +218,7 @@ pub(in crate::late) async fn note_reply(
     if reply != CancelReply::Accepted {
         let found = late
             .0
+            .parts
             .ledger
             .read(vec![call_key], now)
             .await?
@@ -234,7 +235,7 @@ pub(in crate::late) async fn note_reply(
             steps.extend(end_steps(late, &record, call, reply == CancelReply::Refused, now).await?);
         }
     }
-    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Ok(false);
     }
     if reply != CancelReply::Accepted {
@@ -276,7 +277,7 @@ pub(super) async fn end_steps(
 /// Counts the end of a cancel.
 pub(super) fn count_end(late: &LateStore, is_refused: bool) {
     let event = if is_refused { "cancel_refused" } else { "undone" };
-    late.0.telemetry.record_late_event(event);
+    late.0.parts.telemetry.record_late_event(event);
 }
 
 /// Reads the intent that is claimed for a call.

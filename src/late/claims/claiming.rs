@@ -183,7 +183,7 @@ impl Intents<'_> {
     /// Claims an intent. A grant is durable on return.
     pub async fn claim(self, claim: &IntentClaim<'_>, now: Moment) -> Result<ClaimOutcome, LateError> {
         // A lease that another replica has granted would seem to have ended.
-        if !self.0.0.ledger.is_exclusive() && !clock::is_steady() {
+        if !self.0.0.parts.ledger.is_exclusive() && !clock::is_steady() {
             return Err(LateError::ClockStep);
         }
         if let ClaimSubject::Call { named, .. } = &claim.subject {
@@ -295,7 +295,7 @@ impl ResolvedSubject {
             tier,
             scope: IntentScope::User,
             session: None,
-            input: input_digest(input, &late.0.settings.tool_settings(tool).ignore_input),
+            input: input_digest(input, &late.0.parts.settings.tool_settings(tool).ignore_input),
             call: None,
         }
     }
@@ -337,7 +337,7 @@ async fn grant(
     now: Moment,
 ) -> Result<Option<GrantedClaim>, LateError> {
     let secret = ClaimSecret::from_random(&random_bytes()?);
-    let max_duration = late.0.settings.tool_settings(&subject.tool).max_duration;
+    let max_duration = late.0.parts.settings.tool_settings(&subject.tool).max_duration;
     let lease = claim.lease.or(max_duration).unwrap_or(LEASE_DEFAULT);
     let run = IntentRun {
         started_at,
@@ -369,7 +369,7 @@ async fn grant(
     });
     let unknown = unknown.unwrap_or_default();
     steps.extend(unknown.steps());
-    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
+    if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Ok(None);
     }
     unknown.schedule(late, now);
@@ -385,7 +385,7 @@ async fn grant(
 
 /// Returns the window of a claim: that of the tool, or a longer one that the holder wants.
 fn window_of(late: &LateStore, subject: &ResolvedSubject, wanted: Option<Duration>) -> Duration {
-    let settings = late.0.settings.tool_settings(&subject.tool);
+    let settings = late.0.parts.settings.tool_settings(&subject.tool);
     rules::tool_window(settings, subject.tier).max(wanted.unwrap_or_default())
 }
 
@@ -405,8 +405,8 @@ async fn resolve_subject(
         } => {
             let account = service.principal;
             // The service vouches for its user.
-            let principal = Principal::of_user(&late.0.principals, account, user);
-            let tier = late.0.settings.tool_settings(tool).tier;
+            let principal = Principal::of_user(&late.0.parts.principals, account, user);
+            let tier = late.0.parts.settings.tool_settings(tool).tier;
             return Ok(Ok(ResolvedSubject::of_user(
                 (principal, account),
                 late,
@@ -418,7 +418,7 @@ async fn resolve_subject(
         ClaimSubject::Own { caller, tool, input } => {
             let owner = (caller.principal(), caller.account());
             // Whoever waits for the command gets its result, so that no conversation has to.
-            let tier = late.0.settings.configured_tier(tool).unwrap_or(Tier::Durable);
+            let tier = late.0.parts.settings.configured_tier(tool).unwrap_or(Tier::Durable);
             return Ok(Ok(ResolvedSubject::of_user(owner, late, tool, tier, input)));
         }
     };
@@ -428,7 +428,7 @@ async fn resolve_subject(
         MatchedCall::One(found) => found,
     };
     let (record, call) = &*found;
-    let ignored = &late.0.settings.tool_settings(&call.tool).ignore_input;
+    let ignored = &late.0.parts.settings.tool_settings(&call.tool).ignore_input;
     let sent = sent_input.map(|input| input_digest(input, ignored));
     let input = match (call.intent_input, sent) {
         (Some(recorded), Some(sent)) if recorded != sent => return Ok(Err(ClaimOutcome::PayloadMismatch)),
@@ -467,7 +467,11 @@ async fn replay_of_call(
         // The id of the answer must be one that can be read. Another writer may be first, which is as good.
         let mut settled = subject.claimed_record(window_of(late, subject, None), IntentRun::of_call(record.key.name));
         settled.settle_by_call(record.key.name, posted);
-        let inserted = late.0.ledger.commit(vec![storing::insert_step(key, &settled)], now);
+        let inserted = late
+            .0
+            .parts
+            .ledger
+            .commit(vec![storing::insert_step(key, &settled)], now);
         if let Err(error) = inserted.await {
             tracing::debug!(%error, "the intent of a call with a result is not stored");
         }

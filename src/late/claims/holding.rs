@@ -210,7 +210,7 @@ async fn change_held(
         {
             steps.push(late.replace_step(&record, &call));
         }
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
             if let (HolderReport::Heartbeat, Some(name)) = (report, stored.intent.run.call) {
                 let call = RecordKey {
                     kind: RecordKind::Call,
@@ -253,7 +253,7 @@ async fn settle_alone(
         .unwrap_or_else(|| rules::retained_until(&intent));
     let content = settling::content_step(late, &stored.record, apart, until).await?;
     let steps = [stored.replace_step(&intent)].into_iter().chain(content);
-    Ok(late.0.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
+    Ok(late.0.parts.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
 }
 
 /// Stores a result that came after the end of its intent.
@@ -296,7 +296,15 @@ async fn read_call(
         name,
         ..stored.record.key
     };
-    let record = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    let record = late
+        .0
+        .parts
+        .ledger
+        .read(vec![key], now)
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
     Ok(record.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
         Some((record, call))

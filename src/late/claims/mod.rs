@@ -23,7 +23,7 @@ pub struct Intents<'l>(pub(super) &'l LateStore);
 impl Intents<'_> {
     /// Returns `true` if intents can be claimed: the ledger survives a restart.
     pub fn is_durable(self) -> bool {
-        self.0.0.ledger.survives_restart()
+        self.0.0.parts.ledger.survives_restart()
     }
 
     /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.

@@ -91,7 +91,13 @@ async fn try_resolve(
     }
     // The earlier holder must not report any more: a human has decided.
     intent.run.claim = None;
-    let is_done = late.0.ledger.commit(vec![stored.replace_step(&intent)], now).await? == CommitOutcome::Done;
+    let is_done = late
+        .0
+        .parts
+        .ledger
+        .commit(vec![stored.replace_step(&intent)], now)
+        .await?
+        == CommitOutcome::Done;
     Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn keep_result(
         return Ok(());
     };
     let until = result.settled_at.saturating_add(window);
-    let contents = late.0.ledger.read(storing::content_keys(existing), now).await?;
+    let contents = late.0.parts.ledger.read(storing::content_keys(existing), now).await?;
     let records = [existing.record.clone()]
         .into_iter()
         .chain(contents.into_iter().flatten());
@@ -77,7 +77,7 @@ pub(super) async fn keep_result(
         .collect();
     if !steps.is_empty() {
         // If another writer was first, the next claim does it.
-        late.0.ledger.commit(steps, now).await?;
+        late.0.parts.ledger.commit(steps, now).await?;
     }
     Ok(())
 }

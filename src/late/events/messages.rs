@@ -122,6 +122,14 @@ fn of_call(late: &LateStore, principal: Principal, call: &RecordedCall) -> Value
 }
 
 async fn read_call(late: &LateStore, key: RecordKey, now: Moment) -> Result<Option<RecordedCall>, LateError> {
-    let record: Option<Record> = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    let record: Option<Record> = late
+        .0
+        .parts
+        .ledger
+        .read(vec![key], now)
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
     Ok(record.and_then(|record| RecordedCall::decode(&record.value)))
 }

@@ -32,7 +32,7 @@ impl Notices {
         subject: EventSubject,
         (due_at, now): (Moment, Moment),
     ) -> Self {
-        let webhooks = late.0.webhooks.iter().filter(|webhook| webhook.reaches(account));
+        let webhooks = late.0.parts.webhooks.iter().filter(|webhook| webhook.reaches(account));
         let notice = |webhook: &Webhook| {
             let key = event_key(principal, webhook, (kind, subject), now);
             let message = OutgoingRecord {
@@ -54,7 +54,7 @@ impl Notices {
 
     /// Queues the removal of events that a call has no more: it has ended in time.
     pub(super) fn forget_deadline(late: &LateStore, (principal, account): (Principal, Principal), call: RecordName) {
-        for webhook in late.0.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
+        for webhook in late.0.parts.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
             let event = (EventKind::Expired, EventSubject::Call(call));
             let key = event_key(principal, webhook, event, Moment::ZERO);
             late.0.outbox.queue_change(key, None);

@@ -37,7 +37,7 @@ pub(in crate::late) fn intent_of_call(
         return call.intent;
     }
     // Without a claim only tools that are configured for it have intents.
-    if late.0.settings.tool_settings(&call.tool).intent == IntentUse::Off {
+    if late.0.parts.settings.tool_settings(&call.tool).intent == IntentUse::Off {
         return None;
     }
     let (_, session) = scope_of_call(late, principal, name, call);
@@ -91,7 +91,7 @@ pub(in crate::late) async fn settle_with_call(
 
 /// Returns the intent of a call that no holder has claimed. `None` if the input is not known.
 fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
-    let settings = late.0.settings.tool_settings(&call.tool);
+    let settings = late.0.parts.settings.tool_settings(&call.tool);
     let principal = Principal::from_bytes(call_key.principal);
     Some(IntentRecord {
         account: call.account,

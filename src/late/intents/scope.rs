@@ -14,7 +14,7 @@ pub(in crate::late) fn scope_of_call(
     name: RecordName,
     call: &RecordedCall,
 ) -> (IntentScope, Option<[u8; 32]>) {
-    let is_wide = late.0.settings.tool_settings(&call.tool).intent != IntentUse::Session;
+    let is_wide = late.0.parts.settings.tool_settings(&call.tool).intent != IntentUse::Session;
     if is_wide && is_strong_user(late, principal, Principal::from_bytes(call.account)) {
         return (IntentScope::User, None);
     }
@@ -26,5 +26,5 @@ pub(in crate::late) fn scope_of_call(
 /// Returns `true` if the principal is known to be one person, and not everybody who has the account's credential.
 pub(in crate::late) fn is_strong_user(late: &LateStore, principal: Principal, account: Principal) -> bool {
     // A user within an account has a principal of its own.
-    late.0.settings.principals.is_single || principal != account || late.0.personal.contains(&account)
+    late.0.parts.settings.principals.is_single || principal != account || late.0.parts.personal.contains(&account)
 }

@@ -66,7 +66,7 @@ pub(in crate::late) async fn read_intent(
     key: RecordKey,
     now: Moment,
 ) -> Result<Option<StoredIntent>, LateError> {
-    let records = late.0.ledger.read(vec![key], now).await?;
+    let records = late.0.parts.ledger.read(vec![key], now).await?;
     Ok(records.into_iter().flatten().next().and_then(StoredIntent::from_record))
 }
 
@@ -78,6 +78,7 @@ pub(in crate::late) async fn find_intent(
 ) -> Result<Option<StoredIntent>, LateError> {
     let found = late
         .0
+        .parts
         .ledger
         .find_by_index(RecordKind::Intent, id.index(), 1, now)
         .await?;
@@ -111,7 +112,7 @@ pub(in crate::late) async fn read_content(
             let apart = match content {
                 StoredContent::Inline(_) => None,
                 StoredContent::Apart(_) => {
-                    let records = late.0.ledger.read(vec![content_key(key)], now).await?;
+                    let records = late.0.parts.ledger.read(vec![content_key(key)], now).await?;
                     records.into_iter().flatten().next()
                 }
             };

@@ -105,7 +105,11 @@ impl TaskLink {
 
 fn link_key(late: &LateStore, link: RecordName) -> RecordKey {
     // Not under its owner: a secret tells whose it is only by its record.
-    RecordKey::new(RecordKind::TaskLink, Principal::of_task_links(&late.0.principals), link)
+    RecordKey::new(
+        RecordKind::TaskLink,
+        Principal::of_task_links(&late.0.parts.principals),
+        link,
+    )
 }
 
 impl UserTasks<'_> {
@@ -134,7 +138,7 @@ impl UserTasks<'_> {
             let replaced = own.iter().take(surplus).map(|record| record.remove_step());
             let steps = [made].into_iter().chain(replaced).collect();
             // On a conflict another writer has removed one of these links.
-            let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = self.0.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
             Ok(is_done.then_some(true))
         })
         .await;
@@ -144,11 +148,12 @@ impl UserTasks<'_> {
 
 /// Reads all links, in the order of their making.
 async fn read_links(late: &LateStore, now: Moment) -> Result<Vec<(Record, TaskLink)>, LateError> {
-    let (folder, mut after) = (*Principal::of_task_links(&late.0.principals).as_bytes(), 0);
+    let (folder, mut after) = (*Principal::of_task_links(&late.0.parts.principals).as_bytes(), 0);
     let mut links = Vec::new();
     loop {
         let list = late
             .0
+            .parts
             .ledger
             .list_after(RecordKind::TaskLink, folder, after, ROWS_MAX, now);
         let page = list.await?;
@@ -173,7 +178,7 @@ impl UserTasks<'_> {
         if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
             return Ok(false);
         }
-        Ok(self.0.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
+        Ok(self.0.0.parts.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
     }
 
     /// Returns the link with this secret. `None` if it is unknown, expired or revoked.
@@ -186,7 +191,7 @@ impl UserTasks<'_> {
 }
 
 async fn read(late: &LateStore, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {
-    let record = late.0.ledger.read(vec![link_key(late, link)], now).await?;
+    let record = late.0.parts.ledger.read(vec![link_key(late, link)], now).await?;
     let record = record.into_iter().flatten().next();
     Ok(record.and_then(|record| {
         let (link, _) = TaskLink::decode(&record)?;

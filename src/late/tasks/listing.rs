@@ -233,7 +233,7 @@ async fn unknown_intents(
 ) -> Result<HashSet<RecordName>, LateError> {
     let key = |(key, call): &(RecordKey, RecordedCall)| Some(intent_key(key.principal, call.intent?));
     let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
-    let records = read_all(&*late.0.ledger, keys, now).await?;
+    let records = read_all(&*late.0.parts.ledger, keys, now).await?;
     let is_unknown = |record: &Record| {
         IntentRecord::decode(&record.value).is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
     };
@@ -250,7 +250,7 @@ async fn waiting_results(
 ) -> Result<HashSet<RecordName>, LateError> {
     let posted = calls.iter().filter(|(_, call)| call.posted.is_some());
     let keys = posted.map(|(key, _)| RecordKey::new(RecordKind::Delivery, owner.principal(), key.name));
-    let records = read_all(&*late.0.ledger, keys.collect(), now).await?;
+    let records = read_all(&*late.0.parts.ledger, keys.collect(), now).await?;
     let waiting = records
         .into_iter()
         .flatten()
@@ -279,7 +279,7 @@ async fn contents_of(
             (apart, posted)
         })
         .unzip();
-    let records = read_all(&*late.0.ledger, keys.clone(), now).await?;
+    let records = read_all(&*late.0.parts.ledger, keys.clone(), now).await?;
     let whole = keys
         .iter()
         .zip(posted)

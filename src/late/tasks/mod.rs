@@ -28,7 +28,7 @@ impl<'l> UserTasks<'l> {
 
     /// Returns `true` if the page is served.
     pub fn has_page(self) -> bool {
-        self.0.0.settings.has_task_page
+        self.0.0.parts.settings.has_task_page
     }
 
     /// Returns `true` if the caller may have a link: it is one person, and not everybody with its credential.
