@@ -6,12 +6,12 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::{LateError, LateStore, intents, queries::NamedResult, records::RecordedCall, settling};
+use super::{LateError, LateStore, contents::NamedResult, records::RecordedCall, settling};
 use crate::{
     auth::{Caller, Principal},
     clock,
     ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName, Unread, retry_conflicts},
-    session::{LaneId, SessionStrength},
+    session::LaneId,
 };
 
 /// The most waiting results that one new conversation looks at, the newest first.
@@ -50,7 +50,7 @@ impl<'l> CarryOver<'l> {
         results.retain(|(_, call)| {
             call.origin.as_ref() == Some(origin)
                 && call.lane.as_ref() != Some(lane.as_bytes())
-                && reaches(late, caller.principal(), call)
+                && late.0.parts.reaches_next(caller.principal(), call)
                 && is_due(late, call)
         });
         Ok(results)
@@ -75,14 +75,6 @@ impl<'l> CarryOver<'l> {
             Err(elapsed) => Err(unread(&elapsed)),
         }
     }
-}
-
-/// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a
-/// named session: two conversations that are known by their beginning alone may be the same one.
-pub(super) fn reaches(late: &LateStore, principal: Principal, call: &RecordedCall) -> bool {
-    late.0.parts.settings.tool_settings(&call.tool).carries_over
-        && call.strength == SessionStrength::Strong
-        && intents::is_strong_user(late, principal, Principal::from_bytes(call.account))
 }
 
 /// Returns `true` if a result is due for another conversation: its own was left as far as this process knows, or has not

@@ -17,6 +17,7 @@ use crate::{
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
     repair::contains_result,
     session::LaneId,
+    table::Stored,
     telemetry::dashboard::LateCallLabel,
     writer::Subject,
 };
@@ -207,6 +208,8 @@ async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<bool
         Notices::forget_deadline(late, (principal, Principal::from_bytes(call.account)), *name);
         if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
             && late
+                .0
+                .parts
                 .posted_content(principal, *name, clock::unix_time())
                 .await?
                 .is_some_and(|posted| contains_result(content, &posted))
@@ -262,16 +265,17 @@ async fn change_call(
 ) -> Result<Option<(RecordedCall, bool)>, LateError> {
     let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| RecordKey::new(kind, principal, name));
     let changed = update_records(&*late.0.parts.ledger, keys, |[record, waiting], _| {
-        let Some((record, mut call)) = record.and_then(|record| {
-            let call = RecordedCall::decode(&record.value)?;
-            Some((record, call))
-        }) else {
+        let Some(Stored {
+            record,
+            value: mut call,
+        }) = record.and_then(Stored::<RecordedCall>::from_record)
+        else {
             return (Vec::new(), None);
         };
         if !change(&mut call) {
             return (Vec::new(), Some((call, None)));
         }
-        let mut steps = vec![late.replace_step(&record, &call)];
+        let mut steps = vec![late.0.parts.calls.replace_step(&record, &call)];
         let waits = call.state == RecordedCallState::Settled;
         // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
         // It stays as received: another branch of the conversation may still lack the result.

@@ -1,26 +1,22 @@
 //! Calls that a compaction has removed from the history of their lane. Their results still belong to the conversation.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
     LateError,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
+    parts::LateParts,
     retention::longest_retention,
-    update::{LateUpdate, queue_with_end},
+    update::LateUpdate,
 };
 use crate::{
     auth::{Caller, Principal},
     digest_cache::{DigestCache, EntryChange, Lifetime},
-    ledger::{
-        ChangeStamp, CommitStep, Ledger, LedgerChanges, RecordKey, RecordKind, RecordOwners, Unread, read_by,
-        update_records,
-    },
+    ledger::{ChangeStamp, CommitStep, LedgerChanges, RecordKey, RecordKind, Unread, read_by, update_records},
     session::LaneId,
-    table::{TableParts, VerifiedCallers},
-    telemetry::Telemetry,
-    writer::{Subject, UpdateEnd, Writer},
+    writer::{Subject, UpdateEnd},
 };
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
@@ -43,39 +39,19 @@ pub struct Compactions(Arc<CompactionsState>);
 /// The state of the compactions.
 #[derive(Debug)]
 pub(super) struct CompactionsState {
-    ledger: Arc<dyn Ledger>,
+    parts: Arc<LateParts>,
     /// The changes of other processes, by which the memory knows that it is out of date.
     changes: LedgerChanges,
-    writer: Writer,
-    telemetry: Telemetry,
-    callers: VerifiedCallers,
-    /// The callers with noted calls.
-    owners: RecordOwners,
-    /// The time for which a record of a call is stored.
-    record_ttl: Duration,
-    /// `true` if any service may answer a call.
-    is_used: bool,
     noted: DigestCache<(Principal, LaneId), NotedCalls>,
 }
 
 impl Compactions {
-    /// Creates the memory over the ledger of `parts`. `owners` has the callers with noted calls.
-    pub(super) fn new(
-        parts: &TableParts,
-        (callers, owners): (VerifiedCallers, RecordOwners),
-        telemetry: Telemetry,
-        (record_ttl, is_used): (Duration, bool),
-    ) -> Self {
+    /// Creates the memory over the ledger of `parts`.
+    pub(super) fn new(parts: &Arc<LateParts>) -> Self {
         let weigh = |noted: &NotedCalls| noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
         Self(Arc::new(CompactionsState {
-            changes: parts.ledger().changes(),
-            ledger: Arc::clone(parts.ledger()),
-            writer: parts.writer().clone(),
-            telemetry,
-            callers,
-            owners,
-            record_ttl,
-            is_used,
+            parts: Arc::clone(parts),
+            changes: parts.ledger.changes(),
             noted: DigestCache::with_byte_limit(MEMORY_BYTES, Lifetime::Unlimited, weigh),
         }))
     }
@@ -86,8 +62,8 @@ impl Compactions {
     /// Returns the end of their write, or `None` if they were noted before.
     pub fn note_calls(&self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<UpdateEnd> {
         // Clients with one key may choose the same session names.
-        let is_known = !caller.is_shared() && self.0.callers.is_verified_in_memory(caller);
-        if !self.0.is_used || calls.is_empty() || !is_known {
+        let is_known = !caller.is_shared() && self.0.parts.callers.is_verified_in_memory(caller);
+        if !self.0.parts.is_used() || calls.is_empty() || !is_known {
             return None;
         }
         let (principal, mut is_changed) = (caller.principal(), false);
@@ -100,13 +76,13 @@ impl Compactions {
         if !is_changed {
             return None;
         }
-        self.0.owners.note(RecordKind::CompactedCalls, principal);
+        self.0.parts.record_owners.note(RecordKind::CompactedCalls, principal);
         let update = StoreCompacted {
             principal,
             lane,
             calls: calls.into(),
         };
-        queue_with_end(&self.0.writer, &self.0.telemetry, &self.0, update)
+        self.0.parts.queue_with_end(&self.0, update)
     }
 
     /// Returns the lane's calls that a compaction may have removed.
@@ -118,11 +94,13 @@ impl Compactions {
         let known = self.0.noted.get(&(principal, lane)).unwrap_or_default();
         // Before the read, so that a change during it is not taken for one that was read.
         let stamp = self.0.changes.stamp(principal);
-        if stamp.is_some() && known.read_at == stamp || !self.0.owners.may_have(RecordKind::CompactedCalls, principal) {
+        let parts = &self.0.parts;
+        let may_have = || parts.record_owners.may_have(RecordKind::CompactedCalls, principal);
+        if stamp.is_some() && known.read_at == stamp || !may_have() {
             return Ok(known.calls);
         }
-        let read = read_by(&*self.0.ledger, vec![lane_key(principal, lane)], by).await;
-        let records = read.inspect_err(|_| self.0.telemetry.record_late_event("unread"))?;
+        let read = read_by(&*parts.ledger, vec![lane_key(principal, lane)], by).await;
+        let records = parts.count_unread(read)?;
         let stored = records.iter().flatten().map(|record| decode_calls(&record.value));
         let stored: Vec<NotedCall> = stored.flatten().flatten().collect();
         self.change(principal, lane, |known| {
@@ -170,11 +148,11 @@ impl LateUpdate for StoreCompacted {
 
     async fn apply(&self, compactions: Arc<CompactionsState>) -> Result<bool, LateError> {
         let key = lane_key(self.principal, self.lane);
-        update_records(&*compactions.ledger, [key], |[standing], now| {
+        update_records(&*compactions.parts.ledger, [key], |[standing], now| {
             let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
             let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), &self.calls));
             // As long as any of their results may wait.
-            let expires_at = longest_retention(now, compactions.record_ttl);
+            let expires_at = longest_retention(now, compactions.parts.settings.ttl);
             let expires_at = standing
                 .as_ref()
                 .map_or(expires_at, |record| record.expires_at.max(expires_at));

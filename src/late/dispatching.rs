@@ -17,9 +17,10 @@ use super::{
     records::RecordedCall,
 };
 use crate::{
-    auth::{Principal, WebhookKey},
+    auth::WebhookKey,
     clock,
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, retry_conflicts},
+    table::{RecordValue, Stored},
 };
 
 /// The pause after the ledger failed.
@@ -202,7 +203,7 @@ async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessag
     let outbox = late.0.outbox.due();
     let mut has_place = due.has_place;
     let prepared = match read_due(late, due, &mut has_place).await {
-        Ok(Some((record, message))) => prepare(late, record, message).await,
+        Ok(Some(found)) => prepare(late, found.record, found.value).await,
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
@@ -228,49 +229,39 @@ async fn read_due(
     late: &LateStore,
     due: DueMessage,
     has_place: &mut bool,
-) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
+) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
     let (outbox, now) = (late.0.outbox.due(), clock::unix_time());
-    let Some((record, message)) = read_message(late, due.key, now).await? else {
+    let Some(found) = read_message(late, due.key, now).await? else {
         return Ok(None);
     };
-    if !*has_place && let Some(url) = receiver_url(late, &record, &message, now).await? {
+    if !*has_place && let Some(url) = receiver_url(late, &found, now).await? {
         *has_place = outbox.take_place(due.key, &url);
         if !*has_place {
             return Ok(None);
         }
     }
-    Ok(Some((record, message)))
+    Ok(Some(found))
 }
 
 /// Returns the URL of a message's receiver. `None` if the message is not sent, or the configuration has no receiver for it.
 async fn receiver_url(
     late: &LateStore,
-    record: &Record,
-    message: &OutgoingRecord,
+    Stored { record, value }: &Stored<OutgoingRecord>,
     now: Moment,
 ) -> Result<Option<String>, LateError> {
-    match &message.purpose {
+    match &value.purpose {
         Purpose::Event { webhook: name, .. } => {
             let webhook = late.0.parts.webhooks.iter().find(|webhook| webhook.name == *name);
             Ok(webhook.map(|webhook| webhook.url.clone()))
         }
         Purpose::Cancel { call, .. } => {
-            let key = RecordKey {
-                kind: RecordKind::Call,
-                name: *call,
-                ..record.key
-            };
             let call = late
                 .0
                 .parts
-                .ledger
-                .read(vec![key], now)
-                .await?
-                .into_iter()
-                .flatten()
-                .next();
-            let call = call.and_then(|call| RecordedCall::decode(&call.value));
-            Ok(call.and_then(|call| late.0.parts.settings.tool_settings(&call.tool).cancel_url.clone()))
+                .calls
+                .read(RecordedCall::key(record.key.owner(), *call), now);
+            let tool = call.await?.map(|call| call.value.tool);
+            Ok(tool.and_then(|tool| late.0.parts.settings.tool_settings(&tool).cancel_url.clone()))
         }
     }
 }
@@ -341,8 +332,7 @@ async fn claim_message(
         due_at: now.saturating_add(SEND_LEASE),
         ..message.clone()
     };
-    let step = outbox::replace_step(&record, &claimed);
-    if late.0.parts.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
+    if !late.0.parts.messages.replace(&record, &claimed, now).await? {
         late.0.outbox.due().schedule(record.key, SEND_LEASE);
         return Ok(None);
     }
@@ -401,8 +391,8 @@ async fn prepare_event(
         give_up(late, record, message, now).await?;
         return Ok(None);
     };
-    let principal = Principal::from_bytes(record.key.principal);
-    match events::judge(late, principal, webhook, event, now).await? {
+    let principal = record.key.owner();
+    match events::judge(&late.0.parts, principal, webhook, event, now).await? {
         JudgedEvent::True(body) => Ok(Some(Addressed {
             url: webhook.url.clone(),
             keys: vec![webhook.key.clone()],
@@ -414,8 +404,7 @@ async fn prepare_event(
                 give_up_at: message.give_up_at.saturating_add(due_at.saturating_sub(message.due_at)),
                 ..message.clone()
             };
-            let steps = vec![outbox::replace_step(record, &later)];
-            late.0.parts.ledger.commit(steps, now).await?;
+            late.0.parts.messages.replace(record, &later, now).await?;
             late.0
                 .outbox
                 .due()
@@ -432,7 +421,7 @@ async fn prepare_event(
 async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) -> Result<(), LateError> {
     retry_conflicts(|| async {
         let now = clock::unix_time();
-        let Some((record, message)) = read_message(late, sent.key, now).await? else {
+        let Some(Stored { record, value: message }) = read_message(late, sent.key, now).await? else {
             return Ok(Some(()));
         };
         // A newer message has taken its place, and is scheduled by itself.
@@ -475,8 +464,7 @@ async fn note_failure(
         }
         return Ok(is_done);
     }
-    let steps = vec![outbox::replace_step(record, &later)];
-    let is_done = late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    let is_done = late.0.parts.messages.replace(record, &later, now).await?;
     if is_done {
         late.0.parts.telemetry.record_late_event("send_failed");
         late.0.outbox.due().schedule(record.key, pause);
@@ -490,8 +478,7 @@ async fn give_up(late: &LateStore, record: &Record, message: &OutgoingRecord, no
         is_dead: true,
         ..message.clone()
     };
-    let steps = vec![outbox::replace_step(record, &dead)];
-    let is_done = late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    let is_done = late.0.parts.messages.replace(record, &dead, now).await?;
     if is_done {
         late.0.parts.telemetry.record_late_event("send_given_up");
         tracing::warn!(
@@ -506,18 +493,7 @@ async fn read_message(
     late: &LateStore,
     key: RecordKey,
     now: Moment,
-) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
-    let record = late
-        .0
-        .parts
-        .ledger
-        .read(vec![key], now)
-        .await?
-        .into_iter()
-        .flatten()
-        .next();
-    Ok(record.and_then(|record| {
-        let message = OutgoingRecord::decode(&record.value)?;
-        (!message.is_dead).then_some((record, message))
-    }))
+) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
+    let found = late.0.parts.messages.read(key, now).await?;
+    Ok(found.filter(|found| !found.value.is_dead))
 }

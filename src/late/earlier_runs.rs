@@ -7,12 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     LateStore,
-    intents::{
-        intent_of_call,
-        records::IntentState,
-        rules,
-        storing::{self, StoredIntent},
-    },
+    intents::{IntentState, intent_of_call, records::IntentRecord, rules, storing},
     queries::NamedCallRecord,
     settings::IntentUse,
 };
@@ -20,6 +15,7 @@ use crate::{
     auth::{Caller, Principal},
     clock,
     ledger::{Moment, RecordKey, Unread, read_by},
+    table::{RecordValue, Stored},
 };
 
 /// The result of an earlier call with the same intent.
@@ -52,15 +48,18 @@ impl LateStore {
         let keys = calls.iter().map(|call| intent_to_replay(self, principal, call));
         let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
         let (places, keys) = asked;
-        let intents = self.count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
+        let intents = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
         let runs = try_join_all(intents.into_iter().map(|record| async {
-            match record.and_then(StoredIntent::from_record) {
+            match record.and_then(Stored::from_record) {
                 Some(intent) => read_run(self, &intent).await,
                 None => Ok(None),
             }
         }));
         let runs = timeout_at(by, runs).await.map_err(|_| Unread).and_then(|runs| runs);
-        for (at, run) in places.into_iter().zip(self.count_unread(runs)?) {
+        for (at, run) in places.into_iter().zip(self.0.parts.count_unread(runs)?) {
             if let Some(slot) = found.get_mut(at) {
                 *slot = run;
             }
@@ -73,19 +72,21 @@ impl LateStore {
 fn intent_to_replay(late: &LateStore, principal: Principal, (name, call): &NamedCallRecord) -> Option<RecordKey> {
     let is_shared = late.0.parts.settings.tool_settings(&call.tool).intent != IntentUse::Off;
     // A result that a provider refused would be refused again.
-    let intent = intent_of_call(late, principal, *name, call).filter(|_| is_shared && !call.is_withheld);
-    Some(storing::intent_key(*principal.as_bytes(), intent?))
+    let intent = intent_of_call(&late.0.parts, principal, *name, call).filter(|_| is_shared && !call.is_withheld);
+    Some(IntentRecord::key(principal, intent?))
 }
 
 /// Reads the result of an intent. A failed run has none: it says nothing about the next one.
-async fn read_run(late: &LateStore, stored: &StoredIntent) -> Result<Option<EarlierRun>, Unread> {
+async fn read_run(late: &LateStore, stored: &Stored<IntentRecord>) -> Result<Option<EarlierRun>, Unread> {
     let now = clock::unix_time();
-    let is_settled = stored.intent.state == IntentState::Settled;
-    let result = stored.intent.result.as_ref().filter(|_| is_settled);
-    let Some(result) = result.filter(|_| rules::is_replayed(&stored.intent, Duration::ZERO, now)) else {
+    let is_settled = stored.value.state == IntentState::Settled;
+    let result = stored.value.result.as_ref().filter(|_| is_settled);
+    let Some(result) = result.filter(|_| rules::is_replayed(&stored.value, Duration::ZERO, now)) else {
         return Ok(None);
     };
-    let content = storing::read_content(late, stored, now).await.map_err(|_| Unread)?;
+    let content = storing::read_content(&late.0.parts, stored, now)
+        .await
+        .map_err(|_| Unread)?;
     Ok(content.map(|content| EarlierRun {
         content,
         settled_at: result.settled_at,

@@ -2,7 +2,7 @@
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::queries::NamedResult;
+use super::contents::NamedResult;
 use crate::{auth::Principal, ledger::RecordName};
 
 /// Events that a listener may lag behind. A slower listener gets one `Missed` event.

@@ -5,7 +5,10 @@ use super::{
     outbox::{self, OutgoingRecord, Purpose},
     page::{ListCursor, Page, PageScan},
 };
-use crate::ledger::{CommitOutcome, Index, Moment, ROWS_MAX, Record, RecordKind, retry_conflicts};
+use crate::{
+    ledger::{Index, Moment, ROWS_MAX, Record, RecordKind, retry_conflicts},
+    table::{RecordValue, Stored},
+};
 
 /// The prefix of a written id.
 const ID_PREFIX: &str = "msg_";
@@ -60,18 +63,8 @@ impl<'l> Messages<'l> {
     pub async fn resend(self, id: &str, now: Moment) -> Result<bool, LateError> {
         let Some(index) = read_index(id) else { return Ok(false) };
         retry_conflicts(|| async {
-            let found = self
-                .0
-                .0
-                .parts
-                .ledger
-                .find_by_index(RecordKind::Outgoing, index, 1, now)
-                .await?;
-            let found = found.into_iter().find_map(|record| {
-                let message = OutgoingRecord::decode(&record.value)?;
-                Some((record, message))
-            });
-            let Some((record, message)) = found else {
+            let messages = &self.0.0.parts.messages;
+            let Some(Stored { record, value: message }) = messages.find(index, 1, now).await?.pop() else {
                 return Ok(Some(false));
             };
             let again = OutgoingRecord {
@@ -80,8 +73,7 @@ impl<'l> Messages<'l> {
                 is_dead: false,
                 ..message
             };
-            let steps = vec![outbox::replace_step(&record, &again)];
-            let is_done = self.0.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = messages.replace(&record, &again, now).await?;
             Ok(is_done.then(|| {
                 self.0.0.outbox.due().schedule(record.key, std::time::Duration::ZERO);
                 true

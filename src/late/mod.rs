@@ -15,6 +15,7 @@ mod carry_over;
 mod changes;
 mod claims;
 mod compactions;
+mod contents;
 mod dispatching;
 mod earlier_runs;
 mod error;
@@ -49,14 +50,13 @@ mod retention;
 mod settings;
 mod settling;
 mod store_inner;
-mod surfaces;
 mod tasks;
 mod update;
 mod wait_reason;
 mod webhook;
 pub mod webhooks;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use tokio::sync::Notify;
 
@@ -69,6 +69,7 @@ pub use claims::{
     ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
 };
 pub use compactions::Compactions;
+pub use contents::NamedResult;
 pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
 pub use earlier_runs::EarlierRun;
 pub use error::LateError;
@@ -83,8 +84,9 @@ pub use operator_list::{ListedResult, OperatorList, list_for_operator};
 pub use outbox::{OutgoingRecord, Purpose};
 pub use page::{ListCursor, Page};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, FoundCall, NamedCallRecord, NamedResult};
+pub use queries::{CallFilter, FoundCall, NamedCallRecord};
 pub use read_result::ReadResult;
+pub use readers::Readers;
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
@@ -95,7 +97,7 @@ pub use webhook::WebhookSettings;
 use crate::{
     auth::{Caller, Owner, PrincipalKey},
     clock,
-    ledger::{RecordName, Unread},
+    ledger::RecordName,
     session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
@@ -103,9 +105,6 @@ use crate::{
 use matching::Service;
 use store_inner::LateStoreInner;
 use update::LateUpdate;
-
-/// Longest time that a request about a call waits for what is queued about it.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
@@ -178,6 +177,11 @@ impl LateStore {
         &self.0.compactions
     }
 
+    /// Returns the callers that read their feed or their outstanding results.
+    pub fn readers(&self) -> &Readers {
+        &self.0.readers
+    }
+
     /// Returns the callers that a provider has answered with success.
     pub fn callers(&self) -> &VerifiedCallers {
         &self.0.parts.callers
@@ -240,18 +244,6 @@ impl LateStore {
         self.0.parts.writer.flush().await;
     }
 
-    /// Waits until what is queued about the calls of this id is done or lost, for a second at most.
-    ///
-    /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
-    async fn await_call(&self, call_id: &[u8]) {
-        let deadline = clock::now() + CALL_WAIT_MAX;
-        self.0
-            .parts
-            .writer
-            .await_subject(&update::call_subject(call_id), deadline)
-            .await;
-    }
-
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
     /// with the hash of a client's own result that contains it.
     pub fn known_posted(
@@ -260,14 +252,6 @@ impl LateStore {
         names: impl Iterator<Item = RecordName>,
     ) -> Vec<(RecordName, Option<u64>)> {
         self.0.posted.known_posted(caller.principal(), names)
-    }
-
-    /// Counts a read that failed or came too late.
-    fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
-        if read.is_err() {
-            self.0.parts.telemetry.record_late_event("unread");
-        }
-        read
     }
 
     /// Returns the number of results that wait for any caller that was seen since the start of the process.
@@ -308,7 +292,7 @@ impl LateStore {
     /// Queues an update of the store, if it is used. Does not wait.
     fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) {
         if self.is_used() {
-            update::queue_update(&self.0.parts.writer, &self.0.parts.telemetry, &self.0, update);
+            self.0.parts.queue_update(&self.0, update);
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     clock,
     ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
     repair::Tier,
+    table::RecordValue,
 };
 
 /// A list for operators.

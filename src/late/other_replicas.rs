@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, posted_results::delivery_value, queries,
+    LateError, LateStore, LateStoreInner, contents, feed::SettledEvent, parking, posted_results::delivery_value,
 };
 use crate::{
     auth::Principal,
@@ -81,6 +81,6 @@ async fn read_result(late: &LateStore, change: &RecordChange) -> Result<Option<(
     let [Some(delivery), Some(call)] = &records[..] else {
         return Ok(None);
     };
-    let result = queries::posted_call(call).filter(|_| delivery.value != delivery_value::RECEIVED);
+    let result = contents::posted_call(call).filter(|_| delivery.value != delivery_value::RECEIVED);
     Ok(result.map(|result| (principal, SettledEvent::from_result(result))))
 }

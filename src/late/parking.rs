@@ -23,6 +23,7 @@ use crate::{
     auth::Principal,
     clock,
     ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
+    table::RecordValue,
     telemetry::dashboard::LateCallLabel,
     writer::Subject,
 };
@@ -37,11 +38,7 @@ pub(super) async fn park_result(
     posted: PostedResult,
 ) -> Result<PostOutcome, LateError> {
     let now = clock::unix_time();
-    let key = RecordKey::new(
-        RecordKind::Parked,
-        named.service.principal,
-        record_names::parked_name(named),
-    );
+    let key = ParkedResult::key(named.service.principal, record_names::parked_name(named));
     let parked = ParkedResult {
         call_id: named.call_id.to_vec(),
         owner: named.owner,
@@ -53,13 +50,7 @@ pub(super) async fn park_result(
         .parts
         .record_owners
         .note(RecordKind::Parked, named.service.principal);
-    let insert = CommitStep::Insert {
-        key,
-        index: Some(record_names::call_index(named.call_id)),
-        value: parked.encode(),
-        // Longer than it waits, so that its expiry is noticed.
-        expires_at: parked_until(late, now) + super::retention::RETENTION_GRACE,
-    };
+    let insert = late.0.parts.parked.insert_step(key, &parked, now);
     let mut made_at = now;
     if let CommitOutcome::Conflict(existing) = late.0.parts.ledger.commit(vec![insert], now).await? {
         let record = existing.into_iter().flatten().next();

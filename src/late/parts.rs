@@ -2,11 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{matching::Service, settings::LateSettings, webhook::Webhook};
+use super::{
+    intents::records::IntentRecord,
+    matching::Service,
+    outbox::OutgoingRecord,
+    records::{ParkedResult, RecordedCall, RefusedResult},
+    settings::LateSettings,
+    webhook::Webhook,
+};
 use crate::{
-    auth::{OwnerKey, Principal, PrincipalKey},
-    ledger::{Ledger, RecordKind, RecordOwners},
-    table::{TableParts, VerifiedCallers},
+    auth::{Owner, OwnerKey, Principal, PrincipalKey},
+    ledger::{Ledger, RecordKind, RecordOwners, Unread},
+    session::SessionStrength,
+    table::{Records, TableParts, VerifiedCallers},
     telemetry::Telemetry,
     writer::Writer,
 };
@@ -15,8 +23,14 @@ use crate::{
 const OWNED_KINDS: &[RecordKind] = &[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls];
 
 /// The ledger, the configuration, and what follows from both.
+#[derive(Debug)]
 pub(super) struct LateParts {
     pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) calls: Records<RecordedCall>,
+    pub(super) parked: Records<ParkedResult>,
+    pub(super) refused: Records<RefusedResult>,
+    pub(super) intents: Records<IntentRecord>,
+    pub(super) messages: Records<OutgoingRecord>,
     pub(super) writer: Writer,
     pub(super) callers: VerifiedCallers,
     /// The callers with posted results or compacted calls, and the services with parked results.
@@ -59,8 +73,42 @@ impl LateParts {
             owners: OwnerKey::from_ledger_secret(&secret),
             has_cancels: settings.tools.values().any(|tool| tool.cancel_url.is_some()),
             has_carry_over: settings.tools.values().any(|tool| tool.carries_over),
+            calls: Records::new(&ledger, settings.ttl),
+            parked: Records::new(&ledger, settings.ttl),
+            refused: Records::new(&ledger, settings.ttl),
+            intents: Records::new(&ledger, settings.ttl),
+            messages: Records::new(&ledger, settings.ttl),
             settings,
             ledger,
         }
+    }
+
+    /// Returns `true` if a tool service is configured. Without one nothing is recorded.
+    pub(super) const fn is_used(&self) -> bool {
+        !self.services.is_empty()
+    }
+
+    /// Returns the name by which services refer to a principal.
+    pub(super) fn owner_of(&self, principal: Principal) -> Owner {
+        Owner::of_principal(&self.owners, principal)
+    }
+
+    /// Returns `true` if the principal is known to be one person, and not everybody who has the account's credential.
+    pub(super) fn is_strong_user(&self, principal: Principal, account: Principal) -> bool {
+        // A user within an account has a principal of its own.
+        self.settings.principals.is_single || principal != account || self.personal.contains(&account)
+    }
+
+    /// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a
+    /// named session: two conversations that are known by their beginning alone may be the same one.
+    pub(super) fn reaches_next(&self, principal: Principal, call: &RecordedCall) -> bool {
+        self.settings.tool_settings(&call.tool).carries_over
+            && call.strength == SessionStrength::Strong
+            && self.is_strong_user(principal, Principal::from_bytes(call.account))
+    }
+
+    /// Counts a read that failed or came too late.
+    pub(super) fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
+        read.inspect_err(|_| self.telemetry.record_late_event("unread"))
     }
 }

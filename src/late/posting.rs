@@ -9,7 +9,6 @@ use super::{
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
-    auth::Principal,
     clock,
     ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
     repair::is_strong,
@@ -46,7 +45,7 @@ impl LateStore {
         failed: bool,
         replaces: Option<[u8; 32]>,
     ) -> Result<PostOutcome, LateError> {
-        self.await_call(named.call_id).await;
+        self.0.parts.await_call(named.call_id).await;
         let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
         let post = Post {
             posted: &posted,
@@ -86,7 +85,7 @@ pub enum WithdrawOutcome {
 impl LateStore {
     /// Withdraws a posted result that no request contains yet: the call waits again.
     pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
-        self.await_call(named.call_id).await;
+        self.0.parts.await_call(named.call_id).await;
         retry_conflicts(|| try_withdraw(self, named)).await
     }
 }
@@ -97,7 +96,7 @@ async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<
     let (record, mut call) = match settling::find_call(late, named, None, now).await? {
         MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
         MatchedCall::Several => return Ok(Some(WithdrawOutcome::Ambiguous)),
-        MatchedCall::One(found) => *found,
+        MatchedCall::One(found) => (found.record, found.value),
     };
     let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
     if !is_settled || is_in_request(late, &record, &call) {
@@ -105,14 +104,14 @@ async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<
     }
     call.state = RecordedCallState::Open;
     (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
-    let mut steps = vec![late.replace_step(&record, &call)];
-    steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
+    let mut steps = vec![late.0.parts.calls.replace_step(&record, &call)];
+    steps.extend(intents::reopen_with_call(&late.0.parts, record.key, &call, now).await?);
     let of_kind = |kind| RecordKey { kind, ..record.key };
     let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
     let existing = late.0.parts.ledger.read(related.to_vec(), now).await?;
     steps.extend(existing.iter().flatten().map(Record::remove_step));
     if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
-        let principal = Principal::from_bytes(record.key.principal);
+        let principal = record.key.owner();
         late.0.posted.forget(principal, record.key.name, record.expires_at);
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
         late.0.parts.telemetry.record_late_event_of("withdrawn", label);
@@ -139,7 +138,7 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
 impl LateStore {
     /// Extends the deadline of a call on which its service still works.
     pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
-        self.await_call(named.call_id).await;
+        self.0.parts.await_call(named.call_id).await;
         retry_conflicts(|| try_extend(self, named)).await
     }
 }
@@ -150,7 +149,7 @@ async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<He
     let (record, mut call) = match settling::find_call(late, named, None, now).await? {
         MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),
         MatchedCall::Several => return Ok(Some(HeartbeatOutcome::Ambiguous)),
-        MatchedCall::One(found) => *found,
+        MatchedCall::One(found) => (found.record, found.value),
     };
     if matching::is_terminal(&call) {
         return Ok(Some(HeartbeatOutcome::Terminal));
@@ -160,7 +159,7 @@ async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<He
     }
     extend_call(late, &mut call, now);
     let deadline = call.deadline;
-    let steps = vec![late.replace_step(&record, &call)];
+    let steps = vec![late.0.parts.calls.replace_step(&record, &call)];
     if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
         late.0.watched_lanes.note_heartbeat(&record.key);
         return Ok(Some(HeartbeatOutcome::Extended { deadline }));

@@ -7,12 +7,13 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     LateError, LateStore,
     calls::{CallQuery, FoundResult},
+    contents::{NamedResult, posted_call, whole_content},
     matching,
     page::{ListCursor, Page, PageScan},
     posted_results::{Reading, delivery_value},
     read_result::ReadResult,
     record_names,
-    records::{RecordedCall, StoredContent},
+    records::RecordedCall,
 };
 use crate::{
     auth::{Caller, Principal},
@@ -23,6 +24,7 @@ use crate::{
     },
     repair::is_strong,
     session::LaneId,
+    table::{RecordValue, Stored},
 };
 
 /// Timeout of the read behind [`LateStore::count_waiting`].
@@ -30,8 +32,6 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after a failed read of a caller's posted results in which no exchange reads them again.
 const LOAD_COOLDOWN: Duration = Duration::from_secs(5);
 
-/// A recorded call with its posted result, and the name of its record.
-pub type NamedResult = (RecordName, RecordedCall);
 /// A recorded call, and the name of its record.
 pub type NamedCallRecord = (RecordName, RecordedCall);
 
@@ -77,20 +77,21 @@ impl LateStore {
         let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
         // The contents come last: the mark of a result that is older than its content is then refused.
         let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
-        let mut calls = self.count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
+        let mut calls = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
         let contents = calls.split_off(names.len());
         let mut is_found = vec![false; wanted.len()];
         for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
             // The first record that is of this call decides, even if it has no result yet.
-            let recorded = record.and_then(|record| Some((RecordedCall::decode(&record.value)?, record)));
-            let recorded = recorded.filter(|(recorded, _)| matching::is_call_of_body(recorded, query));
-            let (Some((recorded, record)), Some(slot), Some(known)) =
-                (recorded, found.get_mut(at), is_found.get_mut(at))
-            else {
+            let recorded = record.and_then(Stored::<RecordedCall>::from_record);
+            let recorded = recorded.filter(|recorded| matching::is_call_of_body(&recorded.value, query));
+            let (Some(recorded), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at)) else {
                 continue;
             };
             if !std::mem::replace(known, true) {
-                *slot = Some(matched_call(&record, recorded, content));
+                *slot = Some(matched_call(&recorded.record, recorded.value, content));
             }
         }
         Ok(found)
@@ -204,7 +205,10 @@ impl LateStore {
         names: &[RecordName],
         by: Instant,
     ) -> Result<Vec<NamedResult>, Unread> {
-        let records = self.count_unread(read_by(&*self.0.parts.ledger, call_keys(caller, names), by).await)?;
+        let records = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, call_keys(caller, names), by).await)?;
         let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
         posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
         Ok(posted)
@@ -219,7 +223,7 @@ impl LateStore {
     ) -> Result<Vec<Option<String>>, Unread> {
         let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
         let read = read_by(&*self.0.parts.ledger, content_keys(caller, &names), by).await;
-        Ok(with_contents(results, self.count_unread(read)?))
+        Ok(with_contents(results, self.0.parts.count_unread(read)?))
     }
 
     /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
@@ -234,7 +238,9 @@ impl LateStore {
             self.0.load_cooldowns.remove(&caller.principal());
         }
         let is_fresh = is_patient && !self.0.parts.ledger.is_exclusive();
-        self.count_unread(read_all_posted(self, caller, is_fresh, by).await)
+        self.0
+            .parts
+            .count_unread(read_all_posted(self, caller, is_fresh, by).await)
     }
 }
 
@@ -302,6 +308,8 @@ impl LateStore {
         let by = clock::now() + COUNT_TIMEOUT;
         let is_fresh = !self.0.parts.ledger.is_exclusive();
         if self
+            .0
+            .parts
             .count_unread(read_all_posted(self, caller, is_fresh, by).await)
             .is_err()
         {
@@ -334,21 +342,6 @@ impl LateStore {
         };
         Ok(records.into_iter().zip(contents).map(result).collect())
     }
-
-    /// Returns the content of the result that was posted for a call. `None` if there is none.
-    pub(super) async fn posted_content(
-        &self,
-        principal: Principal,
-        name: RecordName,
-        now: Moment,
-    ) -> Result<Option<String>, LateError> {
-        let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
-        let records = self.0.parts.ledger.read(keys.to_vec(), now).await?;
-        let mut records = records.into_iter();
-        let (call, content) = (records.next().flatten(), records.next().flatten());
-        let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);
-        Ok(posted.and_then(|posted| whole_content(posted.content, content)))
-    }
 }
 
 /// Completes results with the records of their contents.
@@ -358,14 +351,6 @@ fn with_contents(results: &[NamedResult], contents: Vec<Option<Record>>) -> Vec<
         whole_content(posted.content.clone(), apart)
     };
     results.iter().zip(contents).map(content).collect()
-}
-
-/// Returns the content of a result. `None` if it was in a record of its own that does not exist any more.
-pub(super) fn whole_content(stored: StoredContent, apart: Option<Record>) -> Option<String> {
-    match stored {
-        StoredContent::Inline(content) => Some(content),
-        StoredContent::Apart(_) => String::from_utf8(apart?.value.to_vec()).ok(),
-    }
 }
 
 /// Returns the keys of the caller's calls with these names.
@@ -378,10 +363,4 @@ fn call_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
 fn content_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
     let key = |name: &RecordName| RecordKey::new(RecordKind::ResultContent, caller.principal(), *name);
     names.iter().map(key).collect()
-}
-
-/// Decodes a call. Returns `None` if it has no posted result.
-pub(super) fn posted_call(record: &Record) -> Option<NamedResult> {
-    let call = RecordedCall::decode(&record.value)?;
-    call.posted.is_some().then_some((record.key.name, call))
 }

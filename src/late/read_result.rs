@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::records::RecordedCall;
-use crate::ledger::{CommitStep, Record, RecordKey, RecordName};
+use crate::{
+    ledger::{CommitStep, Record, RecordKey, RecordName},
+    table::RecordValue,
+};
 
 /// A posted result as it was read, with the step that marks it as contained in a request.
 #[derive(Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     ledger::{Record, RecordKey, RecordKind},
     printable::printable_name,
+    table::RecordValue,
 };
 
 /// The readable parts of a record, escaped and shortened. A part is `None` if the record does not have it.

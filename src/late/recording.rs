@@ -9,13 +9,15 @@ use super::{
     events::Notices,
     matching, parking, record_names,
     records::{RecordedCall, RecordedCallState},
-    retention::retained_until,
-    update::{LateUpdate, call_subject, queue_with_end},
+    update::{LateUpdate, call_subject},
 };
 use crate::{
     auth::Caller,
     clock,
-    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts},
+    ledger::{
+        CommitOutcome, CommitStep, LedgerError, Moment, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts,
+    },
+    table::RecordValue,
     writer::{Subject, UpdateEnd},
 };
 
@@ -93,12 +95,7 @@ impl LateStore {
         if new_records.is_empty() {
             return None;
         }
-        queue_with_end(
-            &self.0.parts.writer,
-            &self.0.parts.telemetry,
-            &self.0,
-            RecordCalls(new_records),
-        )
+        self.0.parts.queue_with_end(&self.0, RecordCalls(new_records))
     }
 }
 
@@ -153,7 +150,8 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
     let (mut is_written, mut last_error) = (false, None);
     for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
-        let steps = batch.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
+        let insert = |new: &NewCall| late.0.parts.calls.insert_step(new.key, &new.call, clock::unix_time());
+        let steps = batch.iter().map(insert).collect();
         let existing = match late.0.parts.ledger.commit(steps, clock::unix_time()).await {
             Ok(CommitOutcome::Done) => {
                 is_written = true;
@@ -180,10 +178,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
         // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
         let (recorded, unrecorded): (Vec<_>, Vec<_>) =
             batch.iter().zip(existing).partition(|(_, record)| record.is_some());
-        let steps: Vec<_> = unrecorded
-            .iter()
-            .map(|(new, _)| insert_step(late, new.key, &new.call))
-            .collect();
+        let steps: Vec<_> = unrecorded.iter().map(|(new, _)| insert(new)).collect();
         let has_steps = !steps.is_empty();
         let remaining = if late.0.parts.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
             is_written |= has_steps;
@@ -206,7 +201,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<bool, LateE
 async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError> {
     retry_conflicts(|| async {
         let now = clock::unix_time();
-        let insert = insert_step(late, new.key, &new.call);
+        let insert = late.0.parts.calls.insert_step(new.key, &new.call, now);
         let CommitOutcome::Conflict(existing) = late.0.parts.ledger.commit(vec![insert], now).await? else {
             return Ok(Some(true));
         };
@@ -218,7 +213,7 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError>
             return Ok(Some(false));
         };
         let twin = twin_key(&recorded, new);
-        let steps = change_steps(late, &record, recorded, new);
+        let steps = change_steps(late, &record, recorded, (new, now));
         let has_steps = !steps.is_empty();
         if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
             return Ok(Some(has_steps));
@@ -238,7 +233,12 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError>
 }
 
 /// Returns the steps that record a call whose name another record has already.
-fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: &NewCall) -> Vec<CommitStep> {
+fn change_steps(
+    late: &LateStore,
+    record: &Record,
+    recorded: RecordedCall,
+    (new, now): (&NewCall, Moment),
+) -> Vec<CommitStep> {
     let is_unique = !record_names::may_have_twin(&new.call.id, &new.call.tool);
     if is_unique || matching::is_same_call(&recorded, &new.call) {
         let mut merged = recorded.clone();
@@ -254,10 +254,10 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
         return if merged == recorded {
             Vec::new()
         } else {
-            vec![late.replace_step(record, &merged)]
+            vec![late.0.parts.calls.replace_step(record, &merged)]
         };
     }
-    let mut steps = vec![insert_step(late, twin_key(&recorded, new), &new.call)];
+    let mut steps = vec![late.0.parts.calls.insert_step(twin_key(&recorded, new), &new.call, now)];
     let has_same_id = recorded.id == new.call.id;
     // Only the session tells these calls apart, so the first one must say so.
     if has_same_id && recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
@@ -265,7 +265,7 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
             has_twin: true,
             ..recorded
         };
-        steps.push(late.replace_step(record, &marked));
+        steps.push(late.0.parts.calls.replace_step(record, &marked));
     }
     steps
 }
@@ -280,13 +280,4 @@ fn twin_key(recorded: &RecordedCall, new: &NewCall) -> RecordKey {
     };
     let name = name_of(&call.id, &call.tool, call.input.as_ref(), call.session.as_ref());
     RecordKey { name, ..new.key }
-}
-
-fn insert_step(late: &LateStore, key: RecordKey, call: &RecordedCall) -> CommitStep {
-    CommitStep::Insert {
-        key,
-        index: Some(record_names::call_index(&call.id)),
-        value: call.encode(),
-        expires_at: retained_until(call, late.0.parts.settings.ttl),
-    }
 }

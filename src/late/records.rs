@@ -3,16 +3,23 @@
 //! The first byte is the format version, the second the kind of record. A record is read as a whole: an unknown,
 //! truncated or too long one decodes to `None`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 pub use super::call_state::RecordedCallState;
-use super::record_bytes::{RecordReader, RecordWriter};
+use super::{
+    record_bytes::{RecordReader, RecordWriter},
+    record_names::call_index,
+    retention::{RETENTION_GRACE, retained_until},
+};
 use crate::{
     auth::Owner,
     auth::PrincipalHash,
-    ledger::{Moment, RecordName},
+    ledger::{Index, Moment, Record, RecordKey, RecordKind, RecordName},
     repair::Tier,
     session::SessionStrength,
+    table::RecordValue,
 };
 
 /// The format version of calls. Version 1 had every content in its record, and nothing of a call after it. Version 2 had
@@ -219,9 +226,10 @@ pub struct RecordedCall {
     pub origin: Option<[u8; 32]>,
 }
 
-impl RecordedCall {
-    /// Returns the bytes of the record.
-    pub fn encode(&self) -> Bytes {
+impl RecordValue for RecordedCall {
+    const KIND: RecordKind = RecordKind::Call;
+
+    fn encode(&self) -> Bytes {
         // The order of the fields is the file format: `decode` reads them in the same order.
         let mut to = RecordWriter::new(CALL_VERSION, CALL);
         to.write_bytes(&self.account);
@@ -254,8 +262,7 @@ impl RecordedCall {
         to.into_bytes()
     }
 
-    /// Decodes a call. Returns `None` if the bytes are no complete call of this version.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, CALL_VERSION, CALL)?;
         let is_current = from.version() > 1;
         let mut call = Self {
@@ -303,6 +310,18 @@ impl RecordedCall {
         from.expect_end()?;
         Some(call)
     }
+
+    fn index(&self, _key: &RecordKey) -> Option<Index> {
+        Some(call_index(&self.id))
+    }
+
+    fn expires_at(&self, _now: Moment, ttl: Duration) -> Moment {
+        retained_until(self, ttl)
+    }
+
+    fn replaced_until(&self, record: &Record, ttl: Duration) -> Moment {
+        record.expires_at.max(retained_until(self, ttl))
+    }
 }
 
 /// The tiers. Ledger files contain these positions, so a position is never reused.
@@ -323,9 +342,10 @@ pub struct ParkedResult {
     pub posted: PostedResult,
 }
 
-impl ParkedResult {
-    /// Returns the bytes of the record.
-    pub fn encode(&self) -> Bytes {
+impl RecordValue for ParkedResult {
+    const KIND: RecordKind = RecordKind::Parked;
+
+    fn encode(&self) -> Bytes {
         let mut to = RecordWriter::new(VERSION, PARKED);
         to.write_text(&self.call_id);
         to.write_flag(self.owner.is_some());
@@ -345,8 +365,7 @@ impl ParkedResult {
         to.into_bytes()
     }
 
-    /// Decodes a parked result. Returns `None` if the bytes are no complete one of this version.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, PARKED)?;
         let is_current = from.version() > 1;
         let mut parked = Self {
@@ -368,6 +387,15 @@ impl ParkedResult {
         }
         from.expect_end()?;
         Some(parked)
+    }
+
+    fn index(&self, _key: &RecordKey) -> Option<Index> {
+        Some(call_index(&self.call_id))
+    }
+
+    fn expires_at(&self, now: Moment, ttl: Duration) -> Moment {
+        // Longer than it waits, so that its expiry is noticed.
+        now + ttl + RETENTION_GRACE
     }
 }
 
@@ -428,9 +456,12 @@ impl RefusedResult {
         let is_whole = PostedResult::digest_of(content, self.posted.failed) == self.posted.digest;
         is_whole.then_some(content.len() as u64)
     }
+}
 
-    /// Returns the bytes of the record.
-    pub fn encode(&self) -> Bytes {
+impl RecordValue for RefusedResult {
+    const KIND: RecordKind = RecordKind::RefusedResult;
+
+    fn encode(&self) -> Bytes {
         let mut to = RecordWriter::new(VERSION, EVIDENCE);
         to.write_text(&self.call_id);
         to.write_position(&PostRefusal::ALL, self.reason);
@@ -438,8 +469,7 @@ impl RefusedResult {
         to.into_bytes()
     }
 
-    /// Decodes a refused result. Returns `None` if the bytes are no complete one of this version.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, EVIDENCE)?;
         let evidence = Self {
             call_id: from.read_text()?.to_vec(),
@@ -448,5 +478,9 @@ impl RefusedResult {
         };
         from.expect_end()?;
         Some(evidence)
+    }
+
+    fn expires_at(&self, now: Moment, ttl: Duration) -> Moment {
+        now + ttl + RETENTION_GRACE
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     LateError, LateStore,
-    queries::{NamedResult, posted_call, whole_content},
+    contents::{NamedResult, posted_call, whole_content},
     read_result::ReadResult,
     records::{PostedResult, RecordedCall},
 };
@@ -17,6 +17,7 @@ use crate::{
         CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by,
         retry_conflicts,
     },
+    table::RecordValue,
 };
 
 impl LateStore {
@@ -33,7 +34,10 @@ impl LateStore {
             names.map(move |name| RecordKey::new(kind, caller.principal(), name))
         };
         let keys = of_kind(RecordKind::Call).chain(of_kind(RecordKind::ResultContent));
-        let mut calls = self.count_unread(read_by(&*self.0.parts.ledger, keys.collect(), by).await)?;
+        let mut calls = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, keys.collect(), by).await)?;
         let contents = calls.split_off(results.len());
         let read = |(record, apart): (Option<Record>, Option<Record>)| {
             let record = record?;
@@ -60,7 +64,7 @@ impl LateStore {
             return Ok(marked);
         }
         if !self.0.parts.ledger.is_exclusive() {
-            return self.count_unread(Err(Unread));
+            return self.0.parts.count_unread(Err(Unread));
         }
         for result in results {
             self.0.in_requests.insert(result.key(), result.digest());

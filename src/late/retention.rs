@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use super::{LateStore, records::RecordedCall};
-use crate::{
-    ledger::{CommitStep, Moment, Record},
-    repair::Tier,
-};
+use super::records::RecordedCall;
+use crate::{ledger::Moment, repair::Tier};
 
 /// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
 pub(super) const RETENTION_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -24,16 +21,4 @@ pub(super) fn retained_until(call: &RecordedCall, ttl: Duration) -> Moment {
 /// Returns the time until which any result of a call that was recorded before `now` may wait.
 pub(super) fn longest_retention(now: Moment, ttl: Duration) -> Moment {
     now + ttl * ONE_WAY_FACTOR + RETENTION_GRACE
-}
-
-impl LateStore {
-    /// Builds the step that writes a changed call.
-    pub(super) fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
-        CommitStep::Replace {
-            key: record.key,
-            version: record.version,
-            value: call.encode(),
-            expires_at: record.expires_at.max(retained_until(call, self.0.parts.settings.ttl)),
-        }
-    }
 }

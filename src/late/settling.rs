@@ -13,13 +13,14 @@ use super::{
     record_names,
     records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
     request_marks::is_in_request,
-    retention::{RETENTION_GRACE, retained_until},
+    retention::retained_until,
 };
 use crate::{
     auth::Principal,
     clock,
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     repair::Tier,
+    table::{RecordValue, Stored},
     telemetry::dashboard::LateCallLabel,
 };
 
@@ -71,7 +72,7 @@ pub(super) enum SettleOutcome {
 
 /// The recorded call that a service names, with its record.
 pub(super) enum MatchedCall {
-    One(Box<(Record, RecordedCall)>),
+    One(Box<Stored<RecordedCall>>),
     Several,
     None,
 }
@@ -95,12 +96,12 @@ pub(super) async fn settle_named(
                 let refused = store_refused(late, principal, named, reason, posted, parked_removal);
                 return Ok(Some(SettleOutcome::Done(refused.await?)));
             }
-            MatchedCall::One(found) => *found,
+            MatchedCall::One(found) => (found.record, found.value),
         };
         if is_shown_later(named, &call, posted) {
             return Ok(Some(SettleOutcome::NotRecorded));
         }
-        let principal = Principal::from_bytes(record.key.principal);
+        let principal = record.key.owner();
         let certain_at = call.opened_at + late.0.parts.settings.settling;
         if named.owner.is_none() && now < certain_at && !reaches_one_account(late, named.service).await {
             return Ok(Some(SettleOutcome::TooEarly(certain_at)));
@@ -169,10 +170,7 @@ async fn note_stored(late: &LateStore, principal: Principal, name: RecordName, n
 
 /// Queues the event that another result was posted for a call.
 fn note_conflict(late: &LateStore, record: &Record, call: &RecordedCall, now: Moment) {
-    let owner = (
-        Principal::from_bytes(record.key.principal),
-        Principal::from_bytes(call.account),
-    );
+    let owner = (record.key.owner(), Principal::from_bytes(call.account));
     let subject = EventSubject::Call(record.key.name);
     let notices = Notices::of_change(late, owner, EventKind::Conflict, subject, (now, now));
     notices.queue(late);
@@ -205,12 +203,12 @@ pub(super) async fn write_result(
     let is_correction = call.posted.is_some();
     let content = stored.content.split_long();
     // An effect that has happened settles its intent in the same commit: no second holder may run the tool.
-    let intent = intents::settle_with_call(late, record.key, &call, &stored, now).await?;
+    let intent = intents::settle_with_call(&late.0.parts, record.key, &call, &stored, now).await?;
     call.posted = Some(stored);
     (call.is_withheld, call.is_in_request) = (false, false);
     let until = record.expires_at.max(retained_until(&call, late.0.parts.settings.ttl));
     let until = until.max(intent.content_until);
-    let content = content_step(late, record, content, until).await?;
+    let content = late.0.parts.content_step(record.key, content, until).await?;
     let settled = ResultWrite {
         call,
         until,
@@ -223,7 +221,7 @@ pub(super) async fn write_result(
         .into_iter()
         .chain(intent.step)
         .chain(content);
-    let steps = steps.chain(notices.steps()).chain(parked_removal.cloned());
+    let steps = steps.chain(notices.steps(late)).chain(parked_removal.cloned());
     if late.0.parts.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
     }
@@ -244,7 +242,7 @@ struct ResultWrite {
 impl ResultWrite {
     /// Returns the steps that store the call, and its delivery if it is to have one.
     fn steps(&self, late: &LateStore, record: &Record) -> Vec<CommitStep> {
-        let principal = Principal::from_bytes(record.key.principal);
+        let principal = record.key.owner();
         let mut steps = vec![CommitStep::Replace {
             key: record.key,
             version: record.version,
@@ -305,32 +303,6 @@ fn is_pushed(call: &RecordedCall) -> bool {
     call.state == RecordedCallState::Settled && call.tier != Tier::Read
 }
 
-/// Returns the step that stores the content of a result apart, or removes that of the result that it corrects.
-pub(super) async fn content_step(
-    late: &LateStore,
-    record: &Record,
-    content: Option<String>,
-    until: Moment,
-) -> Result<Option<CommitStep>, LateError> {
-    let key = RecordKey {
-        kind: RecordKind::ResultContent,
-        ..record.key
-    };
-    let existing = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
-    let version = existing.into_iter().flatten().next().map(|record| record.version);
-    Ok(match (content, version) {
-        (Some(content), None) => Some(CommitStep::insert_record(key, content.into(), until)),
-        (Some(content), Some(version)) => Some(CommitStep::Replace {
-            key,
-            version,
-            value: content.into(),
-            expires_at: until,
-        }),
-        (None, Some(version)) => Some(CommitStep::Remove { key, version }),
-        (None, None) => None,
-    })
-}
-
 /// Finds the recorded call that a service names. What is queued about it is not waited for.
 ///
 /// `digest` is that of the posted result. `None` for a request without one.
@@ -350,16 +322,12 @@ pub(super) async fn find_call(
     if records.len() >= ROWS_MAX {
         return Ok(MatchedCall::Several);
     }
-    let decoded = records.into_iter().filter_map(|record| {
-        let call = RecordedCall::decode(&record.value)?;
-        Some((record, call))
-    });
-    let mut calls: Vec<(Record, RecordedCall)> = decoded.collect();
+    let mut calls: Vec<Stored<RecordedCall>> = records.into_iter().filter_map(Stored::from_record).collect();
     let candidates: Vec<CandidateCall<'_>> = calls
         .iter()
-        .map(|(record, call)| CandidateCall {
-            principal: Principal::from_bytes(record.key.principal),
-            call,
+        .map(|call| CandidateCall {
+            principal: call.record.key.owner(),
+            call: &call.value,
         })
         .collect();
     Ok(
@@ -398,8 +366,7 @@ pub(super) async fn store_refused(
         // The digest stays, so that an operator can still compare the content with the service's own log.
         posted.content = StoredContent::Inline("null".to_owned());
     }
-    let key = RecordKey::new(
-        RecordKind::RefusedResult,
+    let key = RefusedResult::key(
         principal,
         record_names::refused_result_name(named.call_id, &posted.digest),
     );
@@ -408,7 +375,7 @@ pub(super) async fn store_refused(
         reason,
         posted,
     };
-    let insert = CommitStep::insert_record(key, refused.encode(), now + late.0.parts.settings.ttl + RETENTION_GRACE);
+    let insert = late.0.parts.refused.insert_step(key, &refused, now);
     let steps = [insert].into_iter().chain(parked_removal.cloned());
     match late.0.parts.ledger.commit(steps.collect(), now).await {
         Ok(CommitOutcome::Done) => {}

@@ -58,13 +58,11 @@ impl LateStoreInner {
         settings: LateSettings,
         telemetry: Telemetry,
     ) -> Self {
-        let of_calls = (settings.ttl, !settings.services.is_empty());
         let parts = Arc::new(LateParts::new(table_parts, callers, settings, telemetry));
-        let compacted = (parts.callers.clone(), parts.record_owners.clone());
         Self {
-            compactions: Compactions::new(table_parts, compacted, parts.telemetry.clone(), of_calls),
-            readers: Readers::new(table_parts, parts.telemetry.clone()),
-            outbox: Outbox::new(table_parts, parts.telemetry.clone()),
+            compactions: Compactions::new(&parts),
+            readers: Readers::new(&parts),
+            outbox: Outbox::new(&parts),
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),

@@ -114,7 +114,7 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     (status = 200, description = "a page of calls", body = CallListView<'_>),
 ))]
 async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> Result<Response<ApiBody>, Problem> {
-    api.late.note_read(owner);
+    api.late.readers().note_read(owner);
     let session = query.session.as_deref();
     let filter = CallFilter {
         is_open: query.state == ListedState::Open,
@@ -164,7 +164,7 @@ async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) ->
         content_type = "text/event-stream", body = String),
 ))]
 async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -> Result<Response<ApiBody>, Problem> {
-    api.late.note_read(owner);
+    api.late.readers().note_read(owner);
     feed::open_feed(api, owner, last).await
 }
 

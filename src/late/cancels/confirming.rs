@@ -10,15 +10,14 @@ use crate::{
         LateError, LateStore,
         leave_reason::LeaveReason,
         matching::{self, NamedCall},
-        outbox::{self, OutgoingRecord, Purpose},
+        outbox::{OutgoingRecord, Purpose},
         record_names,
         records::{RecordedCall, RecordedCallState},
         settling::{self, MatchedCall},
     },
-    ledger::{
-        CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, retry_conflicts, update_records,
-    },
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, retry_conflicts, update_records},
     repair::Tier,
+    table::RecordValue,
 };
 
 /// The outcome of a request about a cancel.
@@ -41,28 +40,19 @@ impl Cancels<'_> {
     pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelOutcome, LateError> {
         let late = self.0;
         // The call may have come with an answer a moment ago.
-        late.await_call(id).await;
+        late.0.parts.await_call(id).await;
         let now = clock::unix_time();
         let index = record_names::call_index(id);
-        let found = late
-            .0
-            .parts
-            .ledger
-            .find_by_index(RecordKind::Call, index, ROWS_MAX, now)
-            .await?;
-        let own = found
-            .into_iter()
-            .filter(|record| record.key.principal == *caller.principal().as_bytes());
-        let decoded = own.filter_map(|record| Some((record.key, RecordedCall::decode(&record.value)?)));
-        let own: Vec<(RecordKey, RecordedCall)> = decoded.collect();
-        let mut calls = matching::calls_of_id(own, id, |(_, call)| &call.id);
-        let Some((key, _)) = calls.pop() else {
+        let mut own = late.0.parts.calls.find(index, ROWS_MAX, now).await?;
+        own.retain(|call| call.record.key.owner() == caller.principal());
+        let mut calls = matching::calls_of_id(own, id, |call| &call.value.id);
+        let Some(call) = calls.pop() else {
             return Ok(CancelOutcome::Unknown);
         };
         if !calls.is_empty() {
             return Ok(CancelOutcome::Ambiguous);
         }
-        request_of_call(late, key).await
+        request_of_call(late, call.record.key).await
     }
 }
 
@@ -108,7 +98,9 @@ fn request_step(
     let is_sent = call.state == RecordedCallState::CancelRequested;
     let known = stored.and_then(|record| OutgoingRecord::decode(&record.value));
     match (stored, known) {
-        (Some(record), Some(message)) if message.is_dead => Some(outbox::replace_step(record, &requested())),
+        (Some(record), Some(message)) if message.is_dead => {
+            Some(late.0.parts.messages.replace_step(record, &requested()))
+        }
         // It has its own tries and its own end.
         (_, Some(message)) if is_sent || is_requested(&message) => None,
         (Some(record), Some(message)) => {
@@ -116,13 +108,13 @@ fn request_step(
                 made_at: message.made_at,
                 ..requested()
             };
-            Some(outbox::replace_step(record, &at_once))
+            Some(late.0.parts.messages.replace_step(record, &at_once))
         }
         // The service has accepted it, and will report.
         _ if is_sent => None,
         // It cannot be decoded, so nobody would ever send it.
-        (Some(record), None) => Some(outbox::replace_step(record, &requested())),
-        (None, _) => Some(outbox::insert_step(message_key, &requested())),
+        (Some(record), None) => Some(late.0.parts.messages.replace_step(record, &requested())),
+        (None, _) => Some(late.0.parts.messages.insert_step(message_key, &requested(), now)),
     }
 }
 
@@ -148,7 +140,7 @@ fn outcome_without_request(late: &LateStore, call: &RecordedCall) -> Option<Canc
 impl Cancels<'_> {
     /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
     pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelOutcome, LateError> {
-        self.0.await_call(named.call_id).await;
+        self.0.0.parts.await_call(named.call_id).await;
         retry_conflicts(|| try_confirm(self.0, named, is_refused)).await
     }
 }
@@ -163,7 +155,7 @@ async fn try_confirm(
     let (record, call): (Record, RecordedCall) = match settling::find_call(late, named, None, now).await? {
         MatchedCall::None => return Ok(Some(CancelOutcome::Unknown)),
         MatchedCall::Several => return Ok(Some(CancelOutcome::Ambiguous)),
-        MatchedCall::One(found) => *found,
+        MatchedCall::One(found) => (found.record, found.value),
     };
     if call.tier != Tier::Revertible {
         return Ok(Some(CancelOutcome::NotUndoable));

@@ -20,13 +20,14 @@ use crate::{
         LateError, LateStore, LateStoreInner,
         leave_reason::LeaveReason,
         matching,
-        outbox::{OutgoingRecord, Purpose, message_key},
+        outbox::{OutgoingRecord, Purpose},
         records::{RecordedCall, RecordedCallState},
         update::LateUpdate,
     },
-    ledger::{CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName, update_records},
+    ledger::{CommitStep, Moment, RecordKey, RecordKind, RecordName, update_records},
     repair::{Tier, id_letters, is_strong},
     session::{CallEvidence, LaneId},
+    table::{RecordValue, Stored},
     writer::Subject,
 };
 
@@ -184,15 +185,9 @@ pub(in crate::late) async fn watch_again(
     if reason == LeaveReason::Requested || message.tries > 0 {
         return Ok(None);
     }
-    let call_key = RecordKey {
-        kind: RecordKind::Call,
-        name,
-        ..*key
-    };
-    let record = late.0.parts.ledger.read(vec![call_key], clock::unix_time()).await?;
-    let call = record.into_iter().flatten().next();
-    if let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) {
-        let now = clock::now();
+    let call_key = RecordedCall::key(key.owner(), name);
+    if let Some(call) = late.0.parts.calls.read(call_key, clock::unix_time()).await? {
+        let (call, now) = (call.value, clock::now());
         // One that was sent before is not revoked any more.
         let was_sent = call.state == RecordedCallState::CancelRequested;
         let mut watch = late.0.watched_lanes.lock();
@@ -221,33 +216,15 @@ pub(in crate::late) async fn watch_recorded(late: &LateStore) -> Result<(), Late
     if !late.0.parts.has_cancels {
         return Ok(());
     }
-    let (ledger, now) = (&late.0.parts.ledger, clock::unix_time());
-    let mut after = None;
-    loop {
-        let principals = ledger.list_principals(RecordKind::Call, after, ROWS_MAX).await?;
-        let Some(last) = principals.last() else {
-            return Ok(());
-        };
-        after = Some(*last);
-        for principal in &principals {
-            let mut place = 0;
-            loop {
-                let list = ledger.list_after(RecordKind::Call, *principal, place, ROWS_MAX, now);
-                let page = list.await?;
-                let Some((last, _)) = page.last() else { break };
-                place = *last;
-                for (_, record) in &page {
-                    let call = RecordedCall::decode(&record.value).filter(|call| {
-                        // A service that was asked before reports by itself.
-                        call.state == RecordedCallState::Open && matching::is_running(call) && now < call.deadline
-                    });
-                    if let Some(call) = call {
-                        late.cancels().watch_call(record.key, &call);
-                    }
-                }
-            }
+    let now = clock::unix_time();
+    let watch = |stored: Stored<RecordedCall>| {
+        let call = &stored.value;
+        // A service that was asked before reports by itself.
+        if call.state == RecordedCallState::Open && matching::is_running(call) && now < call.deadline {
+            late.cancels().watch_call(stored.record.key, call);
         }
-    }
+    };
+    Ok(late.0.parts.calls.read_everyone(now, watch).await?)
 }
 
 /// Queues the removal of a call's cancel: its lane is alive.
@@ -315,10 +292,10 @@ async fn store_cancel(late: &LateStore, key: RecordKey, message: &OutgoingRecord
 
 /// Removes the cancel that a request revokes, unless the owner asked for it, or the service was asked before.
 async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<bool, LateError> {
-    let Some(message) = read_message(late, key).await? else {
+    let Some(message) = late.0.parts.messages.read(key, clock::unix_time()).await? else {
         return Ok(false);
     };
-    if is_final(late, key, &message.purpose).await? {
+    if is_final(late, key, &message.value.purpose).await? {
         return Ok(false);
     }
     late.0.outbox.remove_message(key).await
@@ -329,18 +306,13 @@ async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result
     let Purpose::Cancel { call, .. } = *purpose else {
         return Ok(false);
     };
-    let call_key = RecordKey {
-        kind: RecordKind::Call,
-        name: call,
-        ..key
-    };
-    let call = late.0.parts.ledger.read(vec![call_key], clock::unix_time()).await?;
-    let call = call.into_iter().flatten().next();
-    let call = call.and_then(|record| RecordedCall::decode(&record.value));
-    if call.is_some_and(|call| call.state == RecordedCallState::CancelRequested) {
+    let call_key = RecordedCall::key(key.owner(), call);
+    let call = late.0.parts.calls.read(call_key, clock::unix_time()).await?;
+    if call.is_some_and(|call| call.value.state == RecordedCallState::CancelRequested) {
         return Ok(true);
     }
-    let stored = read_message(late, key).await?.map(|stored| stored.purpose);
+    let stored = late.0.parts.messages.read(key, clock::unix_time()).await?;
+    let stored = stored.map(|stored| stored.value.purpose);
     Ok(matches!(
         stored,
         Some(Purpose::Cancel {
@@ -348,12 +320,6 @@ async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result
             ..
         })
     ))
-}
-
-pub(super) async fn read_message(late: &LateStore, key: RecordKey) -> Result<Option<OutgoingRecord>, LateError> {
-    let record = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
-    let record = record.into_iter().flatten().next();
-    Ok(record.and_then(|record| OutgoingRecord::decode(&record.value)))
 }
 
 /// Returns the message that asks for a cancel, as of `now`.
@@ -387,7 +353,7 @@ pub(super) fn cancel_message(
 /// Returns the key of the message about a call.
 pub(super) fn cancel_key(call: &RecordKey) -> RecordKey {
     let name: RecordName = digest_of([&b"cancel"[..], &call.name]);
-    message_key(Principal::from_bytes(call.principal), name)
+    OutgoingRecord::key(call.owner(), name)
 }
 
 /// The storing of the time of a lane's last request. An earlier one never replaces a later one.

@@ -4,20 +4,21 @@ use serde_json::json;
 
 use super::evidence::read_sign;
 use crate::{
-    auth::{Caller, Owner, Principal},
+    auth::{Owner, Principal},
     clock::{self, rfc3339_date},
     late::{
         LateError, LateStore,
         event_kind::{EventKind, EventSubject},
         events::Notices,
-        intents::{self, records::IntentRecord, storing},
+        intents::{self, IntentId, records::IntentRecord},
         leave_reason::LeaveReason,
         matching,
-        outbox::{OutgoingRecord, Purpose, replace_step},
+        outbox::{OutgoingRecord, Purpose},
         records::{RecordedCall, RecordedCallState},
     },
     ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
     session::CallEvidence,
+    table::{RecordValue, Stored},
 };
 
 /// The type of the message.
@@ -67,8 +68,8 @@ pub(in crate::late) async fn prepare(
     let Purpose::Cancel { call, lane, reason } = message.purpose else {
         return Ok(None);
     };
-    let principal = Principal::from_bytes(record.key.principal);
-    let call_key = RecordKey::new(RecordKind::Call, principal, call);
+    let principal = record.key.owner();
+    let call_key = RecordedCall::key(principal, call);
     let found = match find_due_call(late, call_key, lane, (reason, message.made_at), now).await? {
         DueCall::Found(found) => found,
         DueCall::Revoked => return Ok(None),
@@ -87,13 +88,19 @@ pub(in crate::late) async fn prepare(
             return Ok(None);
         }
     };
-    let intent = read_intent(late, principal, call, &found.1, now).await?;
+    let intent = read_intent(late, principal, call, &found.value, now).await?;
     let prepared = PreparedCancel {
-        account: Principal::from_bytes(found.1.account),
-        tool: found.1.tool.clone(),
-        body: message_body(late, principal, &found.1, intent.as_ref(), (reason, message.made_at)),
+        account: Principal::from_bytes(found.value.account),
+        tool: found.value.tool.clone(),
+        body: message_body(
+            late,
+            principal,
+            &found.value,
+            intent.as_ref(),
+            (reason, message.made_at),
+        ),
     };
-    if found.1.state != RecordedCallState::CancelRequested {
+    if found.value.state != RecordedCallState::CancelRequested {
         note_requested(late, (record, message), *found, intent, now).await?;
     }
     Ok(Some(prepared))
@@ -102,7 +109,7 @@ pub(in crate::late) async fn prepare(
 /// The call of a cancel that is due.
 enum DueCall {
     /// It still waits for a result, and its lane was left.
-    Found(Box<(Record, RecordedCall)>),
+    Found(Box<Stored<RecordedCall>>),
     /// A request has revoked the cancel: the removal of the message is on its way.
     Revoked,
     /// Another process has seen a request of its lane, or a heartbeat of its tool.
@@ -127,18 +134,15 @@ async fn find_due_call(
     let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
     let mut records = late.0.parts.ledger.read(keys, now).await?.into_iter();
     let (found, sign) = (records.next().flatten(), records.next().flatten());
-    let found = found.and_then(|record| {
-        let call = RecordedCall::decode(&record.value)?;
-        Some((record, call))
-    });
+    let found = found.and_then(Stored::<RecordedCall>::from_record);
     let is_open = |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
-    let Some(found) = found.filter(|(_, call)| is_open(call)) else {
+    let Some(found) = found.filter(|call| is_open(&call.value)) else {
         return Ok(DueCall::Ended);
     };
     // Nothing revokes a cancel that was sent, or that the owner asked for.
     if let Some(lane) = lane
         && reason != LeaveReason::Requested
-        && found.1.state != RecordedCallState::CancelRequested
+        && found.value.state != RecordedCallState::CancelRequested
     {
         let watch = late.0.watched_lanes.lock();
         let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
@@ -155,7 +159,7 @@ async fn find_due_call(
         let judged_until = evidence_at.max(own_sign);
         let heard_at = sign.and_then(|sign| read_sign(&sign.value));
         // Of the requests and heartbeats at other processes this one has seen none.
-        let last = heard_at.max(Some(found.1.heartbeat_at)).unwrap_or_default();
+        let last = heard_at.max(Some(found.value.heartbeat_at)).unwrap_or_default();
         let is_silent = last.saturating_add(late.0.parts.settings.detach_after) <= now;
         let is_heard_elsewhere = reason == LeaveReason::Silent && !late.0.parts.ledger.is_exclusive() && !is_silent;
         if is_heard_elsewhere || heard_at.is_some_and(|heard_at| heard_at > judged_until) {
@@ -169,31 +173,31 @@ async fn find_due_call(
 async fn note_requested(
     late: &LateStore,
     (record, message): (&Record, &OutgoingRecord),
-    (call_record, mut call): (Record, RecordedCall),
-    intent: Option<storing::StoredIntent>,
+    Stored {
+        record: call_record,
+        value: mut call,
+    }: Stored<RecordedCall>,
+    intent: Option<Stored<IntentRecord>>,
     now: Moment,
 ) -> Result<(), LateError> {
     call.state = RecordedCallState::CancelRequested;
-    let mut steps = vec![late.replace_step(&call_record, &call)];
-    if let Some(intent) = intent.filter(|intent| intent.intent.state == intents::IntentState::Claimed) {
+    let mut steps = vec![late.0.parts.calls.replace_step(&call_record, &call)];
+    if let Some(intent) = intent.filter(|intent| intent.value.state == intents::IntentState::Claimed) {
         let asked = IntentRecord {
             state: intents::IntentState::CancelRequested,
-            ..intent.intent.clone()
+            ..intent.value
         };
-        steps.push(intent.replace_step(&asked));
+        steps.push(late.0.parts.intents.replace_step(&intent.record, &asked));
     }
     let message = OutgoingRecord {
         give_up_at: call.deadline.max(now),
         ..message.clone()
     };
-    steps.push(replace_step(record, &message));
-    let owner = (
-        Principal::from_bytes(record.key.principal),
-        Principal::from_bytes(call.account),
-    );
+    steps.push(late.0.parts.messages.replace_step(record, &message));
+    let owner = (record.key.owner(), Principal::from_bytes(call.account));
     let subject = EventSubject::Call(call_record.key.name);
     let notices = Notices::of_change(late, owner, EventKind::Cancel, subject, (now, now));
-    steps.extend(notices.steps());
+    steps.extend(notices.steps(late));
     if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Err(LateError::Busy);
     }
@@ -211,28 +215,16 @@ pub(in crate::late) async fn note_reply(
     reply: CancelReply,
     now: Moment,
 ) -> Result<bool, LateError> {
-    let principal = Principal::from_bytes(record.key.principal);
-    let call_key = RecordKey::new(RecordKind::Call, principal, call);
+    let principal = record.key.owner();
+    let call_key = RecordedCall::key(principal, call);
     let mut steps = vec![record.remove_step()];
     let mut is_end = false;
     if reply != CancelReply::Accepted {
-        let found = late
-            .0
-            .parts
-            .ledger
-            .read(vec![call_key], now)
-            .await?
-            .into_iter()
-            .flatten()
-            .next();
-        let found = found.and_then(|record| {
-            let call = RecordedCall::decode(&record.value)?;
-            Some((record, call))
-        });
+        let found = late.0.parts.calls.read(call_key, now).await?;
         // A result that came meanwhile wins.
-        if let Some((record, call)) = found.filter(|(_, call)| matching::is_running(call)) {
+        if let Some(found) = found.filter(|call| matching::is_running(&call.value)) {
             is_end = true;
-            steps.extend(end_steps(late, &record, call, reply == CancelReply::Refused, now).await?);
+            steps.extend(end_steps(late, &found.record, found.value, reply == CancelReply::Refused, now).await?);
         }
     }
     if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
@@ -255,7 +247,7 @@ pub(super) async fn end_steps(
     is_refused: bool,
     now: Moment,
 ) -> Result<Vec<CommitStep>, LateError> {
-    let principal = Principal::from_bytes(record.key.principal);
+    let principal = record.key.owner();
     let intent = read_intent(late, principal, record.key.name, &call, now).await?;
     let (state, intent_state) = if is_refused {
         (RecordedCallState::CancelRefused, intents::IntentState::CancelRefused)
@@ -263,13 +255,13 @@ pub(super) async fn end_steps(
         (RecordedCallState::Cancelled, intents::IntentState::Cancelled)
     };
     call.state = state;
-    let mut steps = vec![late.replace_step(record, &call)];
-    if let Some(intent) = intent.filter(|intent| intent.intent.state.is_in_flight()) {
+    let mut steps = vec![late.0.parts.calls.replace_step(record, &call)];
+    if let Some(intent) = intent.filter(|intent| intent.value.state.is_in_flight()) {
         let ended = IntentRecord {
             state: intent_state,
-            ..intent.intent.clone()
+            ..intent.value
         };
-        steps.push(intent.replace_step(&ended));
+        steps.push(late.0.parts.intents.replace_step(&intent.record, &ended));
     }
     Ok(steps)
 }
@@ -287,13 +279,13 @@ async fn read_intent(
     name: [u8; 32],
     call: &RecordedCall,
     now: Moment,
-) -> Result<Option<storing::StoredIntent>, LateError> {
-    let Some(intent) = intents::intent_of_call(late, principal, name, call) else {
+) -> Result<Option<Stored<IntentRecord>>, LateError> {
+    let Some(intent) = intents::intent_of_call(&late.0.parts, principal, name, call) else {
         return Ok(None);
     };
-    let key = storing::intent_key(*principal.as_bytes(), intent);
-    let stored = storing::read_intent(late, key, now).await?;
-    Ok(stored.filter(|stored| stored.intent.run.call == Some(name)))
+    let key = IntentRecord::key(principal, intent);
+    let stored = late.0.parts.intents.read(key, now).await?;
+    Ok(stored.filter(|stored| stored.value.run.call == Some(name)))
 }
 
 /// Returns the body: ids, and nothing of the conversation.
@@ -301,10 +293,10 @@ fn message_body(
     late: &LateStore,
     principal: Principal,
     call: &RecordedCall,
-    intent: Option<&storing::StoredIntent>,
+    intent: Option<&Stored<IntentRecord>>,
     (reason, made_at): (LeaveReason, Moment),
 ) -> String {
-    let owner: Owner = late.owner_of(Caller::of_account(principal));
+    let owner: Owner = late.0.parts.owner_of(principal);
     json!({
         "type": MESSAGE_TYPE,
         "timestamp": rfc3339_date(made_at),
@@ -313,7 +305,7 @@ fn message_body(
             "owner": owner.to_string(),
             "tool": String::from_utf8_lossy(&call.tool),
             "session": call.session_label,
-            "intent": intent.map(|intent| intent.id().to_string()),
+            "intent": intent.map(|intent| IntentId::of_key(&intent.record.key).to_string()),
             "reason": reason.label(),
             "opened_at": rfc3339_date(call.opened_at),
         }

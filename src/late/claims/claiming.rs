@@ -18,15 +18,14 @@ use crate::{
             records::{IntentRecord, IntentRun},
             rules::{self, ClaimRuling, ClaimTerms},
             scope_of_call,
-            storing::{self, StoredIntent},
         },
         matching::{NamedCall, Service},
         records::RecordedCall,
         settling::{self, MatchedCall},
-        surfaces,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordName, retry_conflicts},
+    ledger::{CommitOutcome, Moment, RecordKey, RecordName, retry_conflicts},
     repair::Tier,
+    table::{RecordValue, Stored},
     upstream::random_bytes,
 };
 
@@ -176,7 +175,7 @@ struct ResolvedSubject {
     session: Option<[u8; 32]>,
     input: [u8; 32],
     /// The recorded call, with its record.
-    call: Option<Box<(Record, RecordedCall)>>,
+    call: Option<Box<Stored<RecordedCall>>>,
 }
 
 impl Intents<'_> {
@@ -187,7 +186,7 @@ impl Intents<'_> {
             return Err(LateError::ClockStep);
         }
         if let ClaimSubject::Call { named, .. } = &claim.subject {
-            self.0.await_call(named.call_id).await;
+            self.0.0.parts.await_call(named.call_id).await;
         }
         retry_conflicts(|| try_claim(self.0, claim, now)).await
     }
@@ -202,8 +201,8 @@ async fn try_claim(late: &LateStore, claim: &IntentClaim<'_>, now: Moment) -> Re
     let Some(name) = find_name(late, claim, &subject, now).await? else {
         return Ok(Some(ClaimOutcome::PayloadMismatch));
     };
-    let key = storing::intent_key(*subject.principal.as_bytes(), name);
-    let existing = storing::read_intent(late, key, now).await?;
+    let key = IntentRecord::key(subject.principal, name);
+    let existing = late.0.parts.intents.read(key, now).await?;
     if let Some(outcome) = replay_of_call(late, &subject, key, existing.as_ref(), now).await? {
         return Ok(Some(outcome));
     }
@@ -214,7 +213,7 @@ async fn try_claim(late: &LateStore, claim: &IntentClaim<'_>, now: Moment) -> Re
         run_again: claim.run_again,
         retry_failed: claim.retry_failed,
     };
-    let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
+    let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.value), terms, now);
     let outcome = match (ruling, &existing) {
         (ClaimRuling::Granted(started_at), _) => {
             if !may_run(late, &subject, now).await? {
@@ -229,25 +228,25 @@ async fn try_claim(late: &LateStore, claim: &IntentClaim<'_>, now: Moment) -> Re
         }
         (_, None) => return Err(LateError::Busy),
         (ClaimRuling::Replayed, Some(existing)) => {
-            let replayed = replaying::read_result(late, existing, now).await?;
+            let replayed = replaying::read_result(&late.0.parts, existing, now).await?;
             // Without room for it, the result is stored for its own window only.
-            if let Err(error) = replaying::keep_result(late, existing, window, now).await {
+            if let Err(error) = replaying::keep_result(&late.0.parts, existing, window, now).await {
                 tracing::debug!(%error, "a result is not stored for the longer window of a claim");
             }
             ClaimOutcome::Replayed(replayed)
         }
         (ClaimRuling::InFlight, Some(existing)) => {
-            let run = &existing.intent.run;
+            let run = &existing.value.run;
             ClaimOutcome::InFlight {
-                intent: existing.id(),
+                intent: IntentId::of_key(&existing.record.key),
                 since: run.claimed_at,
                 lease_until: run.lease_until,
                 is_own: run.service == claim.subject.holder().name(),
             }
         }
         (ClaimRuling::OutcomeUnknown, Some(existing)) => ClaimOutcome::OutcomeUnknown {
-            intent: existing.id(),
-            since: existing.intent.run.claimed_at,
+            intent: IntentId::of_key(&existing.record.key),
+            since: existing.value.run.claimed_at,
         },
         (ClaimRuling::PayloadMismatch, Some(_)) => ClaimOutcome::PayloadMismatch,
     };
@@ -267,15 +266,15 @@ async fn find_name(
     };
     let name = intents::intent_name(subject.session.as_ref(), &subject.tool, about);
     // A call has one intent: under a second one its tool could run once more.
-    let Some(linked) = subject.call.as_ref().and_then(|found| found.1.intent) else {
+    let Some(linked) = subject.call.as_ref().and_then(|found| found.value.intent) else {
         return Ok(Some(name));
     };
     if claim.chosen_key.is_none() || linked == name {
         return Ok(Some(linked));
     }
-    let key = storing::intent_key(*subject.principal.as_bytes(), linked);
-    let earlier = storing::read_intent(late, key, now).await?;
-    let is_free = earlier.is_none_or(|earlier| earlier.intent.state == IntentState::Cancelled);
+    let key = IntentRecord::key(subject.principal, linked);
+    let earlier = late.0.parts.intents.read(key, now).await?;
+    let is_free = earlier.is_none_or(|earlier| earlier.value.state == IntentState::Cancelled);
     Ok(is_free.then_some(name))
 }
 
@@ -321,7 +320,7 @@ async fn may_run(late: &LateStore, subject: &ResolvedSubject, now: Moment) -> Re
     // The users of a service, and the user of a command, wait at a surface of their own.
     match &subject.call {
         Some(found) if subject.tier == Tier::OneWay => {
-            surfaces::has_surface(late, subject.principal, &found.1, now).await
+            late.0.readers.has_surface(subject.principal, &found.value, now).await
         }
         _ => Ok(true),
     }
@@ -333,7 +332,7 @@ async fn grant(
     claim: &IntentClaim<'_>,
     subject: &ResolvedSubject,
     (key, started_at, window): (RecordKey, Moment, Duration),
-    existing: Option<&StoredIntent>,
+    existing: Option<&Stored<IntentRecord>>,
     now: Moment,
 ) -> Result<Option<GrantedClaim>, LateError> {
     let secret = ClaimSecret::from_random(&random_bytes()?);
@@ -343,23 +342,23 @@ async fn grant(
         started_at,
         claim: Some(ClaimSecret::hash_text(secret.as_str().as_bytes())),
         service: claim.subject.holder().name().to_owned(),
-        call: subject.call.as_ref().map(|call| call.0.key.name),
+        call: subject.call.as_ref().map(|call| call.record.key.name),
         claimed_at: now,
         lease_until: now.saturating_add(lease),
         lease_seconds: lease.as_secs(),
     };
     let intent = subject.claimed_record(window, run);
     let mut steps = vec![match existing {
-        Some(existing) => existing.replace_step(&intent),
-        None => storing::insert_step(key, &intent),
+        Some(existing) => late.0.parts.intents.replace_step(&existing.record, &intent),
+        None => late.0.parts.intents.insert_step(key, &intent, now),
     }];
-    if let Some((record, call)) = subject.call.as_deref() {
+    if let Some(Stored { record, value: call }) = subject.call.as_deref() {
         // The settle of the call finds its intent by this name.
         let linked = RecordedCall {
             intent: Some(key.name),
             ..call.clone()
         };
-        steps.push(late.replace_step(record, &linked));
+        steps.push(late.0.parts.calls.replace_step(record, &linked));
     }
     // True only if the holder disappears.
     let unknown = (intent.tier == Tier::OneWay).then(|| {
@@ -368,15 +367,15 @@ async fn grant(
         Notices::of_change(late, owner, EventKind::Unknown, about, (intent.run.lease_until, now))
     });
     let unknown = unknown.unwrap_or_default();
-    steps.extend(unknown.steps());
+    steps.extend(unknown.steps(late));
     if late.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Ok(None);
     }
     unknown.schedule(late, now);
     Ok(Some(GrantedClaim {
-        intent: IntentId::of_record(&key.principal, &key.name),
+        intent: IntentId::of_key(&key),
         claim: secret,
-        idempotency_key: intents::idempotency_key(&key.principal, &key.name, started_at),
+        idempotency_key: intents::idempotency_key(&key, started_at),
         lease_until: intent.run.lease_until,
         window_until: now.saturating_add(window),
         scope: subject.scope,
@@ -427,7 +426,7 @@ async fn resolve_subject(
         MatchedCall::Several => return Ok(Err(ClaimOutcome::AmbiguousCall)),
         MatchedCall::One(found) => found,
     };
-    let (record, call) = &*found;
+    let Stored { record, value: call } = &*found;
     let ignored = &late.0.parts.settings.tool_settings(&call.tool).ignore_input;
     let sent = sent_input.map(|input| input_digest(input, ignored));
     let input = match (call.intent_input, sent) {
@@ -435,8 +434,8 @@ async fn resolve_subject(
         (Some(input), _) | (None, Some(input)) => input,
         (None, None) => return Ok(Err(ClaimOutcome::InputUnknown)),
     };
-    let principal = Principal::from_bytes(record.key.principal);
-    let (scope, session) = scope_of_call(late, principal, record.key.name, call);
+    let principal = record.key.owner();
+    let (scope, session) = scope_of_call(&late.0.parts, principal, record.key.name, call);
     Ok(Ok(ResolvedSubject {
         principal,
         account: Principal::from_bytes(call.account),
@@ -454,10 +453,10 @@ async fn replay_of_call(
     late: &LateStore,
     subject: &ResolvedSubject,
     key: RecordKey,
-    existing: Option<&StoredIntent>,
+    existing: Option<&Stored<IntentRecord>>,
     now: Moment,
 ) -> Result<Option<ClaimOutcome>, LateError> {
-    let Some((record, call)) = subject.call.as_deref() else {
+    let Some(Stored { record, value: call }) = subject.call.as_deref() else {
         return Ok(None);
     };
     let Some(posted) = &call.posted else {
@@ -467,18 +466,19 @@ async fn replay_of_call(
         // The id of the answer must be one that can be read. Another writer may be first, which is as good.
         let mut settled = subject.claimed_record(window_of(late, subject, None), IntentRun::of_call(record.key.name));
         settled.settle_by_call(record.key.name, posted);
-        let inserted = late
-            .0
-            .parts
-            .ledger
-            .commit(vec![storing::insert_step(key, &settled)], now);
+        let insert = late.0.parts.intents.insert_step(key, &settled, now);
+        let inserted = late.0.parts.ledger.commit(vec![insert], now);
         if let Err(error) = inserted.await {
             tracing::debug!(%error, "the intent of a call with a result is not stored");
         }
     }
-    let content = late.posted_content(subject.principal, record.key.name, now).await?;
+    let content = late
+        .0
+        .parts
+        .posted_content(subject.principal, record.key.name, now)
+        .await?;
     Ok(Some(ClaimOutcome::Replayed(ReplayedResult {
-        intent: IntentId::of_record(&key.principal, &key.name),
+        intent: IntentId::of_key(&key),
         content,
         failed: posted.failed,
         settled_at: posted.posted_at,

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use super::Intents;
 use crate::{
-    auth::Principal,
     late::{
         LateError, LateStore,
         intents::{
             ClaimSecret, Holder, IntentId, IntentScope, IntentState,
             records::{ContentPlace, IntentRecord, IntentResult},
             rules::{self, HolderReport, HolderRuling},
-            storing::{self, StoredIntent},
+            storing,
         },
         matching::{self, NamedCall, PostRuling, Service},
         posting,
         records::{PostRefusal, PostedResult, RecordedCall},
         settling,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
+    ledger::{CommitOutcome, Moment, Record, retry_conflicts},
+    table::{RecordValue, Stored},
 };
 
 /// The intent that a holder names.
@@ -89,13 +89,13 @@ impl std::fmt::Debug for IntentView {
 impl Intents<'_> {
     /// Returns an intent that the holder may read. `None` if there is none.
     pub async fn view(self, holder: Holder<'_>, id: IntentId, now: Moment) -> Result<Option<IntentView>, LateError> {
-        let Some(stored) = storing::find_for_holder(self.0, holder, id, now).await? else {
+        let Some(stored) = storing::find_for_holder(&self.0.0.parts, holder, id, now).await? else {
             return Ok(None);
         };
-        let intent = &stored.intent;
+        let intent = &stored.value;
         let state = rules::state_at(intent, now);
         Ok(Some(IntentView {
-            id: stored.id(),
+            id: IntentId::of_key(&stored.record.key),
             state,
             tool: intent.tool.clone(),
             scope: intent.scope,
@@ -104,7 +104,7 @@ impl Intents<'_> {
             settled_at: intent.result.as_ref().map(|result| result.settled_at),
             window_until: rules::window_until(intent),
             failed: intent.result.as_ref().is_some_and(|result| result.failed),
-            content: storing::read_content(self.0, &stored, now).await?,
+            content: storing::read_content(&self.0.0.parts, &stored, now).await?,
         }))
     }
 
@@ -144,16 +144,16 @@ impl Intents<'_> {
         let late = self.0;
         let posted = PostedResult::new(content, failed, held.holder.name(), now);
         retry_conflicts(|| async {
-            let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
+            let Some(stored) = storing::find_for_holder(&late.0.parts, held.holder, held.id, now).await? else {
                 return Ok(Some(HolderOutcome::NotFound));
             };
             let report = HolderReport::Result(&posted.digest);
-            let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
+            let ruling = rules::judge_report(&stored.value, &ClaimSecret::hash_text(held.claim), report);
             let call = read_call(late, &stored, now).await?;
             match ruling {
                 HolderRuling::Accepted => {}
                 HolderRuling::Conflict | HolderRuling::Cancelled => {
-                    if let (Some((record, call)), Holder::Service(service)) = (&call, held.holder) {
+                    if let (Some(Stored { record, value: call }), Holder::Service(service)) = (&call, held.holder) {
                         store_evidence(late, service, (record, call), ruling, &posted).await?;
                     }
                     return Ok(Some(outcome_of(ruling, &stored)));
@@ -162,10 +162,10 @@ impl Intents<'_> {
             }
             let ruling = call
                 .as_ref()
-                .map(|(_, call)| matching::judge_result(call, &posted.digest, None, now));
+                .map(|call| matching::judge_result(&call.value, &posted.digest, None, now));
             let is_done = match (call, ruling) {
                 // The intent is settled in the same commit.
-                (Some((record, call)), Some(PostRuling::Accepted(state))) => {
+                (Some(Stored { record, value: call }), Some(PostRuling::Accepted(state))) => {
                     settling::write_result(late, &record, call, &posted, state, None).await?
                 }
                 // No conversation waits for the call any more, but the effect has happened.
@@ -177,7 +177,7 @@ impl Intents<'_> {
                 } else {
                     IntentState::Settled
                 },
-                lease_until: stored.intent.run.lease_until,
+                lease_until: stored.value.run.lease_until,
                 is_new: true,
             }))
         })
@@ -194,29 +194,28 @@ async fn change_held(
     change: impl Fn(&mut IntentRecord),
 ) -> Result<HolderOutcome, LateError> {
     retry_conflicts(|| async {
-        let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
+        let Some(stored) = storing::find_for_holder(&late.0.parts, held.holder, held.id, now).await? else {
             return Ok(Some(HolderOutcome::NotFound));
         };
-        let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
+        let ruling = rules::judge_report(&stored.value, &ClaimSecret::hash_text(held.claim), report);
         if ruling != HolderRuling::Accepted {
             return Ok(Some(outcome_of(ruling, &stored)));
         }
-        let mut intent = stored.intent.clone();
+        let mut intent = stored.value.clone();
         change(&mut intent);
-        let mut steps = vec![stored.replace_step(&intent)];
+        let mut steps = vec![late.0.parts.intents.replace_step(&stored.record, &intent)];
         if matches!(report, HolderReport::Heartbeat)
-            && let Some((record, mut call)) = read_call(late, &stored, now).await?
+            && let Some(Stored {
+                record,
+                value: mut call,
+            }) = read_call(late, &stored, now).await?
             && posting::extend_call(late, &mut call, now)
         {
-            steps.push(late.replace_step(&record, &call));
+            steps.push(late.0.parts.calls.replace_step(&record, &call));
         }
         if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            if let (HolderReport::Heartbeat, Some(name)) = (report, stored.intent.run.call) {
-                let call = RecordKey {
-                    kind: RecordKind::Call,
-                    name,
-                    ..stored.record.key
-                };
+            if let (HolderReport::Heartbeat, Some(name)) = (report, stored.value.run.call) {
+                let call = RecordedCall::key(stored.record.key.owner(), name);
                 late.0.watched_lanes.note_heartbeat(&call);
             }
             return Ok(Some(HolderOutcome::Accepted {
@@ -233,7 +232,7 @@ async fn change_held(
 /// Settles an intent that has no call. Returns `false` if another writer was first.
 async fn settle_alone(
     late: &LateStore,
-    (stored, holder): (&StoredIntent, Holder<'_>),
+    (stored, holder): (&Stored<IntentRecord>, Holder<'_>),
     posted: &PostedResult,
     now: Moment,
 ) -> Result<bool, LateError> {
@@ -241,7 +240,7 @@ async fn settle_alone(
     // The output of a user's command is removed at the end of the window, before the record of its run.
     let is_output = matches!(holder, Holder::Caller(_));
     let apart = if is_output { own.split_any() } else { own.split_long() };
-    let mut intent = stored.intent.clone();
+    let mut intent = stored.value.clone();
     intent.settle(IntentResult {
         place: ContentPlace::Own(own),
         failed: posted.failed,
@@ -251,8 +250,10 @@ async fn settle_alone(
     let until = rules::window_until(&intent)
         .filter(|_| is_output)
         .unwrap_or_else(|| rules::retained_until(&intent));
-    let content = settling::content_step(late, &stored.record, apart, until).await?;
-    let steps = [stored.replace_step(&intent)].into_iter().chain(content);
+    let content = late.0.parts.content_step(stored.record.key, apart, until).await?;
+    let steps = [late.0.parts.intents.replace_step(&stored.record, &intent)]
+        .into_iter()
+        .chain(content);
     Ok(late.0.parts.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
 }
 
@@ -276,7 +277,7 @@ async fn store_evidence(
         session: None,
         described: call.input.map(|input| (&call.tool[..], input)),
     };
-    let principal = Principal::from_bytes(record.key.principal);
+    let principal = record.key.owner();
     settling::store_refused(late, principal, &named, reason, posted, None)
         .await
         .map(drop)
@@ -285,38 +286,22 @@ async fn store_evidence(
 /// Reads the call for which an intent runs.
 async fn read_call(
     late: &LateStore,
-    stored: &StoredIntent,
+    stored: &Stored<IntentRecord>,
     now: Moment,
-) -> Result<Option<(Record, RecordedCall)>, LateError> {
-    let Some(name) = stored.intent.run.call else {
+) -> Result<Option<Stored<RecordedCall>>, LateError> {
+    let Some(name) = stored.value.run.call else {
         return Ok(None);
     };
-    let key = RecordKey {
-        kind: RecordKind::Call,
-        name,
-        ..stored.record.key
-    };
-    let record = late
-        .0
-        .parts
-        .ledger
-        .read(vec![key], now)
-        .await?
-        .into_iter()
-        .flatten()
-        .next();
-    Ok(record.and_then(|record| {
-        let call = RecordedCall::decode(&record.value)?;
-        Some((record, call))
-    }))
+    let key = RecordedCall::key(stored.record.key.owner(), name);
+    Ok(late.0.parts.calls.read(key, now).await?)
 }
 
 /// Returns the outcome of a report that changes nothing.
-fn outcome_of(ruling: HolderRuling, stored: &StoredIntent) -> HolderOutcome {
+fn outcome_of(ruling: HolderRuling, stored: &Stored<IntentRecord>) -> HolderOutcome {
     match ruling {
         HolderRuling::Accepted | HolderRuling::Repeated => HolderOutcome::Accepted {
-            state: stored.intent.state,
-            lease_until: stored.intent.run.lease_until,
+            state: stored.value.state,
+            lease_until: stored.value.run.lease_until,
             is_new: ruling == HolderRuling::Accepted,
         },
         HolderRuling::StaleClaim => HolderOutcome::StaleClaim,

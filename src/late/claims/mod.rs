@@ -8,7 +8,7 @@ mod holding;
 mod operators;
 mod replaying;
 
-use super::{LateStore, intents::is_strong_user};
+use super::LateStore;
 use crate::auth::Caller;
 
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
@@ -28,6 +28,6 @@ impl Intents<'_> {
 
     /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
     pub fn may_claim(self, caller: Caller) -> bool {
-        is_strong_user(self.0, caller.principal(), caller.account())
+        self.0.0.parts.is_strong_user(caller.principal(), caller.account())
     }
 }

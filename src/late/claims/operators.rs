@@ -12,8 +12,9 @@ use crate::{
         },
         page::{ListCursor, Page, PageScan},
     },
-    ledger::{CommitOutcome, Moment, ROWS_MAX, Record, RecordKind, retry_conflicts},
+    ledger::{Moment, ROWS_MAX, Record, RecordKind, retry_conflicts},
     repair::Tier,
+    table::RecordValue,
 };
 
 /// The finding of an operator about an unknown outcome.
@@ -73,13 +74,13 @@ async fn try_resolve(
     resolution: Resolution,
     now: Moment,
 ) -> Result<Option<ResolveOutcome>, LateError> {
-    let Some(stored) = storing::find_intent(late, id, now).await? else {
+    let Some(stored) = storing::find_intent(&late.0.parts, id, now).await? else {
         return Ok(Some(ResolveOutcome::NotFound));
     };
-    if !rules::is_resolvable(&stored.intent, now) {
-        return Ok(Some(ResolveOutcome::NotUnknown(rules::state_at(&stored.intent, now))));
+    if !rules::is_resolvable(&stored.value, now) {
+        return Ok(Some(ResolveOutcome::NotUnknown(rules::state_at(&stored.value, now))));
     }
-    let mut intent = stored.intent.clone();
+    let mut intent = stored.value.clone();
     match resolution {
         Resolution::Done => intent.settle(IntentResult {
             place: ContentPlace::Nowhere,
@@ -91,13 +92,7 @@ async fn try_resolve(
     }
     // The earlier holder must not report any more: a human has decided.
     intent.run.claim = None;
-    let is_done = late
-        .0
-        .parts
-        .ledger
-        .commit(vec![stored.replace_step(&intent)], now)
-        .await?
-        == CommitOutcome::Done;
+    let is_done = late.0.parts.intents.replace(&stored.record, &intent, now).await?;
     Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
 }
 
@@ -113,7 +108,7 @@ impl Intents<'_> {
         let pick = |record: Record| {
             let intent = IntentRecord::decode(&record.value)?;
             let state = rules::state_at(&intent, now);
-            let id = IntentId::of_record(&record.key.principal, &record.key.name);
+            let id = IntentId::of_key(&record.key);
             states
                 .contains(&state)
                 .then(|| listed(record.key.principal, id, state, intent))

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use crate::{
     late::{
-        LateError, LateStore,
-        intents::{
-            IntentId, IntentScope,
-            storing::{self, StoredIntent},
-        },
+        LateError,
+        intents::{IntentId, IntentScope, records::IntentRecord, storing},
+        parts::LateParts,
     },
     ledger::{CommitStep, Moment},
+    table::Stored,
 };
 
 /// The result of an earlier run.
@@ -37,32 +36,32 @@ impl std::fmt::Debug for ReplayedResult {
 
 /// Returns the stored result of an intent.
 pub(super) async fn read_result(
-    late: &LateStore,
-    existing: &StoredIntent,
+    parts: &LateParts,
+    existing: &Stored<IntentRecord>,
     now: Moment,
 ) -> Result<ReplayedResult, LateError> {
-    let result = existing.intent.result.as_ref();
+    let result = existing.value.result.as_ref();
     Ok(ReplayedResult {
-        intent: existing.id(),
-        content: storing::read_content(late, existing, now).await?,
+        intent: IntentId::of_key(&existing.record.key),
+        content: storing::read_content(parts, existing, now).await?,
         failed: result.is_some_and(|result| result.failed),
-        settled_at: result.map_or(existing.intent.run.claimed_at, |result| result.settled_at),
-        scope: existing.intent.scope,
+        settled_at: result.map_or(existing.value.run.claimed_at, |result| result.settled_at),
+        scope: existing.value.scope,
     })
 }
 
 /// Stores a result until the end of a claim's window, which may be longer than that of the run.
 pub(super) async fn keep_result(
-    late: &LateStore,
-    existing: &StoredIntent,
+    parts: &LateParts,
+    existing: &Stored<IntentRecord>,
     window: Duration,
     now: Moment,
 ) -> Result<(), LateError> {
-    let Some(result) = &existing.intent.result else {
+    let Some(result) = &existing.value.result else {
         return Ok(());
     };
     let until = result.settled_at.saturating_add(window);
-    let contents = late.0.parts.ledger.read(storing::content_keys(existing), now).await?;
+    let contents = parts.ledger.read(storing::content_keys(existing), now).await?;
     let records = [existing.record.clone()]
         .into_iter()
         .chain(contents.into_iter().flatten());
@@ -77,7 +76,7 @@ pub(super) async fn keep_result(
         .collect();
     if !steps.is_empty() {
         // If another writer was first, the next claim does it.
-        late.0.parts.ledger.commit(steps, now).await?;
+        parts.ledger.commit(steps, now).await?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::{
     auth::Principal,
     digest::digest_of,
     ledger::{CommitStep, Moment, RecordKey, RecordName},
+    table::RecordValue,
 };
 
 /// Events that are stored in one commit with their change, and scheduled after it.
@@ -62,8 +63,10 @@ impl Notices {
     }
 
     /// Returns the steps that store the events.
-    pub(super) fn steps(&self) -> impl Iterator<Item = CommitStep> + '_ {
-        self.0.iter().map(|(key, message)| outbox::insert_step(*key, message))
+    pub(super) fn steps<'n>(&'n self, late: &'n LateStore) -> impl Iterator<Item = CommitStep> + 'n {
+        self.0
+            .iter()
+            .map(move |(key, message)| late.0.parts.messages.insert_step(*key, message, message.made_at))
     }
 
     /// Schedules the events, once they are stored.
@@ -103,5 +106,5 @@ fn event_key(
         subject.name(),
         &made_at.as_nanos().to_le_bytes(),
     ];
-    outbox::message_key(principal, digest_of(parts))
+    OutgoingRecord::key(principal, digest_of(parts))
 }

@@ -20,4 +20,4 @@ pub use records::IntentState;
 pub(super) use canonical_input::input_digest;
 pub(super) use names::{IntentSubject, idempotency_key, intent_name};
 pub(super) use of_calls::{intent_of_call, reopen_with_call, settle_with_call};
-pub(super) use scope::{is_strong_user, scope_of_call};
+pub(super) use scope::scope_of_call;

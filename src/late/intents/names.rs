@@ -8,9 +8,8 @@ use std::{
 };
 
 use crate::{
-    auth::PrincipalHash,
     digest::digest_of,
-    ledger::{Index, Moment, RecordName},
+    ledger::{Index, Moment, RecordKey, RecordName},
 };
 
 /// The longest key that a service may choose, in bytes.
@@ -67,8 +66,8 @@ pub struct IntentId(Index);
 
 impl IntentId {
     /// Returns the id of a record. It reveals neither the principal nor the input.
-    pub(in crate::late) fn of_record(principal: &PrincipalHash, name: &RecordName) -> Self {
-        let hash = digest_of([&b"intent id"[..], principal, name]);
+    pub(in crate::late) fn of_key(key: &RecordKey) -> Self {
+        let hash = digest_of([&b"intent id"[..], &key.principal, &key.name]);
         let (id, _) = hash.split_at(16);
         Self(id.try_into().unwrap_or_default())
     }
@@ -142,9 +141,9 @@ impl fmt::Debug for ClaimSecret {
 /// Returns the idempotency key of one run of an intent, for the systems behind the tool.
 ///
 /// A run that a second holder takes over keeps its key, so that those systems recognise the repetition.
-pub(in crate::late) fn idempotency_key(principal: &PrincipalHash, name: &RecordName, started_at: Moment) -> String {
+pub(in crate::late) fn idempotency_key(intent: &RecordKey, started_at: Moment) -> String {
     let run = started_at.as_nanos().to_le_bytes();
-    let hash = digest_of([&b"idempotency key"[..], principal, name, &run]);
+    let hash = digest_of([&b"idempotency key"[..], &intent.principal, &intent.name, &run]);
     let (half, _) = hash.split_at(16);
     hex_digits(half)
 }
@@ -160,10 +159,15 @@ fn hex_digits(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{auth::Principal, ledger::RecordKind};
 
     #[test]
     fn an_id_is_read_as_it_is_written_and_nothing_else_is() {
-        let id = IntentId::of_record(&[1; 32], &[2; 32]);
+        let id = IntentId::of_key(&RecordKey::new(
+            RecordKind::Intent,
+            Principal::from_bytes([1; 32]),
+            [2; 32],
+        ));
         let text = id.to_string();
         assert_eq!(text.parse(), Ok(id));
         for wrong in [

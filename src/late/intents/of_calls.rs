@@ -5,16 +5,17 @@ use super::{
     records::{ContentPlace, IntentRecord, IntentRun, IntentState},
     rules,
     scope::scope_of_call,
-    storing,
 };
 use crate::{
     auth::Principal,
     late::{
-        LateError, LateStore,
+        LateError,
+        parts::LateParts,
         records::{PostedResult, RecordedCall},
         settings::IntentUse,
     },
     ledger::{CommitStep, Moment, RecordKey, RecordName},
+    table::RecordValue,
 };
 
 /// The change of an intent that belongs to the change of its call.
@@ -28,7 +29,7 @@ pub(in crate::late) struct IntentChange {
 
 /// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
 pub(in crate::late) fn intent_of_call(
-    late: &LateStore,
+    parts: &LateParts,
     principal: Principal,
     name: RecordName,
     call: &RecordedCall,
@@ -37,10 +38,10 @@ pub(in crate::late) fn intent_of_call(
         return call.intent;
     }
     // Without a claim only tools that are configured for it have intents.
-    if late.0.parts.settings.tool_settings(&call.tool).intent == IntentUse::Off {
+    if parts.settings.tool_settings(&call.tool).intent == IntentUse::Off {
         return None;
     }
-    let (_, session) = scope_of_call(late, principal, name, call);
+    let (_, session) = scope_of_call(parts, principal, name, call);
     let input = call.intent_input.as_ref()?;
     Some(names::intent_name(
         session.as_ref(),
@@ -51,22 +52,22 @@ pub(in crate::late) fn intent_of_call(
 
 /// Returns the change that settles the intent of a call whose result is `posted`.
 pub(in crate::late) async fn settle_with_call(
-    late: &LateStore,
+    parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
     posted: &PostedResult,
     now: Moment,
 ) -> Result<IntentChange, LateError> {
-    let principal = Principal::from_bytes(call_key.principal);
-    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
+    let principal = call_key.owner();
+    let Some(name) = intent_of_call(parts, principal, call_key.name, call) else {
         return Ok(IntentChange::default());
     };
-    let key = storing::intent_key(call_key.principal, name);
-    let (step, settled) = if let Some(stored) = storing::read_intent(late, key, now).await? {
-        if !rules::is_settled_by(&stored.intent, &call_key.name, posted.failed, now) {
+    let key = IntentRecord::key(principal, name);
+    let (step, settled) = if let Some(stored) = parts.intents.read(key, now).await? {
+        if !rules::is_settled_by(&stored.value, &call_key.name, posted.failed, now) {
             return Ok(IntentChange::default());
         }
-        let mut intent = stored.intent.clone();
+        let mut intent = stored.value.clone();
         if intent.run.call != Some(call_key.name) {
             // The holder of an earlier run has no part in this one.
             intent.run = IntentRun {
@@ -75,13 +76,13 @@ pub(in crate::late) async fn settle_with_call(
             };
         }
         intent.settle_by_call(call_key.name, posted);
-        (stored.replace_step(&intent), intent)
+        (parts.intents.replace_step(&stored.record, &intent), intent)
     } else {
-        let Some(mut intent) = unclaimed_intent(late, call_key, call) else {
+        let Some(mut intent) = unclaimed_intent(parts, call_key, call) else {
             return Ok(IntentChange::default());
         };
         intent.settle_by_call(call_key.name, posted);
-        (storing::insert_step(key, &intent), intent)
+        (parts.intents.insert_step(key, &intent, now), intent)
     };
     Ok(IntentChange {
         step: Some(step),
@@ -90,14 +91,14 @@ pub(in crate::late) async fn settle_with_call(
 }
 
 /// Returns the intent of a call that no holder has claimed. `None` if the input is not known.
-fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
-    let settings = late.0.parts.settings.tool_settings(&call.tool);
-    let principal = Principal::from_bytes(call_key.principal);
+fn unclaimed_intent(parts: &LateParts, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
+    let settings = parts.settings.tool_settings(&call.tool);
+    let principal = call_key.owner();
     Some(IntentRecord {
         account: call.account,
         tool: call.tool.clone(),
         tier: call.tier,
-        scope: scope_of_call(late, principal, call_key.name, call).0,
+        scope: scope_of_call(parts, principal, call_key.name, call).0,
         input: call.intent_input?,
         window_seconds: rules::tool_window(settings, call.tier).as_secs(),
         state: IntentState::Settled,
@@ -108,20 +109,20 @@ fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) 
 
 /// Returns the change that takes back the settle of a call whose result is withdrawn: its holder goes on.
 pub(in crate::late) async fn reopen_with_call(
-    late: &LateStore,
+    parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
     now: Moment,
 ) -> Result<Option<CommitStep>, LateError> {
-    let principal = Principal::from_bytes(call_key.principal);
-    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
+    let principal = call_key.owner();
+    let Some(name) = intent_of_call(parts, principal, call_key.name, call) else {
         return Ok(None);
     };
-    let stored = storing::read_intent(late, storing::intent_key(call_key.principal, name), now).await?;
+    let stored = parts.intents.read(IntentRecord::key(principal, name), now).await?;
     Ok(stored.and_then(|stored| {
         let is_of_call = |place: &ContentPlace| *place == ContentPlace::Call(call_key.name);
         if !stored
-            .intent
+            .value
             .result
             .as_ref()
             .is_some_and(|result| is_of_call(&result.place))
@@ -129,11 +130,11 @@ pub(in crate::late) async fn reopen_with_call(
             return None;
         }
         // Nobody has claimed it.
-        if stored.intent.run.lease_seconds == 0 {
+        if stored.value.run.lease_seconds == 0 {
             return Some(stored.record.remove_step());
         }
-        let mut intent = stored.intent.clone();
+        let mut intent = stored.value.clone();
         rules::reopen(&mut intent, now);
-        Some(stored.replace_step(&intent))
+        Some(parts.intents.replace_step(&stored.record, &intent))
     }))
 }

@@ -1,16 +1,22 @@
 //! The record of an intent, and its bytes in the ledger.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use super::names::IntentScope;
+use super::{
+    names::{IntentId, IntentScope},
+    rules,
+};
 use crate::{
     auth::PrincipalHash,
     late::{
         record_bytes::{RecordReader, RecordWriter},
         records::{PostedResult, StoredContent, TIERS},
     },
-    ledger::{Moment, RecordName},
+    ledger::{Index, Moment, RecordKey, RecordKind, RecordName},
     repair::Tier,
+    table::RecordValue,
 };
 
 /// The format version.
@@ -167,9 +173,12 @@ impl IntentRecord {
         };
         self.result = Some(result);
     }
+}
 
-    /// Returns the bytes of the record.
-    pub(in crate::late) fn encode(&self) -> Bytes {
+impl RecordValue for IntentRecord {
+    const KIND: RecordKind = RecordKind::Intent;
+
+    fn encode(&self) -> Bytes {
         // The order of the fields is the file format: `decode` reads them in the same order.
         let mut to = RecordWriter::new(VERSION, INTENT);
         to.write_bytes(&self.account);
@@ -207,8 +216,7 @@ impl IntentRecord {
         to.into_bytes()
     }
 
-    /// Decodes an intent. Returns `None` if the bytes are no complete one of this version.
-    pub(in crate::late) fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, INTENT)?;
         let intent = Self {
             account: from.read_bytes()?,
@@ -236,6 +244,14 @@ impl IntentRecord {
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;
         Some(intent)
+    }
+
+    fn index(&self, key: &RecordKey) -> Option<Index> {
+        Some(IntentId::of_key(key).index())
+    }
+
+    fn expires_at(&self, _now: Moment, _ttl: Duration) -> Moment {
+        rules::retained_until(self)
     }
 }
 

@@ -1,15 +1,19 @@
 //! The records of messages, and their bytes in the ledger.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::{
+    digest::digest_of,
     late::{
         event_kind::{EventKind, EventSubject},
         leave_reason::LeaveReason,
         record_bytes::{RecordReader, RecordWriter},
         retention::RETENTION_GRACE,
     },
-    ledger::{Moment, RecordName},
+    ledger::{Index, Moment, RecordKey, RecordKind, RecordName},
+    table::RecordValue,
 };
 
 /// The format version.
@@ -59,14 +63,10 @@ pub struct OutgoingRecord {
     pub is_dead: bool,
 }
 
-impl OutgoingRecord {
-    /// Returns the time until which the record is stored.
-    pub(in crate::late) fn retained_until(&self) -> Moment {
-        self.give_up_at.max(self.due_at).saturating_add(RETENTION_GRACE)
-    }
+impl RecordValue for OutgoingRecord {
+    const KIND: RecordKind = RecordKind::Outgoing;
 
-    /// Returns the bytes of the record.
-    pub(in crate::late) fn encode(&self) -> Bytes {
+    fn encode(&self) -> Bytes {
         let mut to = RecordWriter::new(VERSION, OUTGOING);
         to.write_moment(self.made_at);
         to.write_moment(self.due_at);
@@ -91,8 +91,7 @@ impl OutgoingRecord {
         to.into_bytes()
     }
 
-    /// Decodes a record.
-    pub(in crate::late) fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, OUTGOING)?;
         let (made_at, due_at, give_up_at) = (from.read_moment()?, from.read_moment()?, from.read_moment()?);
         let tries = u32::try_from(from.read_number()?).ok()?;
@@ -124,12 +123,34 @@ impl OutgoingRecord {
             is_dead,
         })
     }
+
+    fn index(&self, key: &RecordKey) -> Option<Index> {
+        Some(message_index(key))
+    }
+
+    fn expires_at(&self, _now: Moment, _ttl: Duration) -> Moment {
+        self.give_up_at.max(self.due_at).saturating_add(RETENTION_GRACE)
+    }
+}
+
+/// Returns the id of a message: the same for every try, and for no other message.
+pub(in crate::late) fn message_id(key: &RecordKey, made_at: Moment) -> String {
+    format!(
+        "msg_{:032x}_{}",
+        u128::from_be_bytes(message_index(key)),
+        made_at.as_nanos()
+    )
+}
+
+/// Returns the index under which operators find a message.
+fn message_index(key: &RecordKey) -> Index {
+    let hash = digest_of([&b"message"[..], &key.principal, &key.name]);
+    let (half, _) = hash.split_at(16);
+    half.try_into().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        LateError, LateStore, intents,
+        LateError, LateStore,
         record_bytes::{RecordReader, RecordWriter},
     },
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
@@ -185,7 +185,7 @@ impl UserTasks<'_> {
     pub async fn find_link(self, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
         let found = read(self.0, secret.link(), clock::unix_time()).await?;
         // The configuration may have changed since the link was made.
-        let is_one_person = |owner: Caller| intents::is_strong_user(self.0, owner.principal(), owner.account());
+        let is_one_person = |owner: Caller| self.0.0.parts.is_strong_user(owner.principal(), owner.account());
         Ok(found.map(|(_, link)| link).filter(|link| is_one_person(link.owner)))
     }
 }

@@ -8,19 +8,15 @@ use crate::{
     clock,
     late::{
         LateError, LateStore,
-        intents::{
-            IntentId, IntentState,
-            records::IntentRecord,
-            rules,
-            storing::{StoredIntent, intent_key},
-        },
+        contents::whole_content,
+        intents::{IntentId, IntentState, records::IntentRecord, rules},
         matching,
         page::{ListCursor, Page, PageScan},
         posted_results::delivery_value,
-        queries::whole_content,
         records::{RecordedCall, RecordedCallState},
     },
     ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
+    table::{RecordValue, Stored},
 };
 
 /// The most records of one read. Their results are in memory together.
@@ -231,7 +227,7 @@ async fn unknown_intents(
     calls: &[(RecordKey, RecordedCall)],
     now: Moment,
 ) -> Result<HashSet<RecordName>, LateError> {
-    let key = |(key, call): &(RecordKey, RecordedCall)| Some(intent_key(key.principal, call.intent?));
+    let key = |(key, call): &(RecordKey, RecordedCall)| Some(IntentRecord::key(key.owner(), call.intent?));
     let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
     let records = read_all(&*late.0.parts.ledger, keys, now).await?;
     let is_unknown = |record: &Record| {
@@ -290,9 +286,9 @@ async fn contents_of(
 
 /// Returns the task of an intent. `None` if its call is listed in its place.
 fn task_of_intent(record: Record, now: Moment) -> Option<ListedTask> {
-    let stored = StoredIntent::from_record(record)?;
-    let id = stored.id();
-    let intent = stored.intent;
+    let stored = Stored::<IntentRecord>::from_record(record)?;
+    let id = IntentId::of_key(&stored.record.key);
+    let intent = stored.value;
     let state = rules::state_at(&intent, now);
     if intent.run.call.is_some() && state != IntentState::Unknown {
         return None;

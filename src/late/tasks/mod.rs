@@ -9,7 +9,7 @@ pub use listing::{ListedTask, TaskCursor, TaskId, TaskState};
 use super::{
     LateError, LateStore,
     claims::{Resolution, ResolveOutcome},
-    intents::{IntentId, is_strong_user, storing},
+    intents::{IntentId, storing},
 };
 use crate::{
     auth::{Caller, Principal},
@@ -33,7 +33,7 @@ impl<'l> UserTasks<'l> {
 
     /// Returns `true` if the caller may have a link: it is one person, and not everybody with its credential.
     pub fn may_have_link(self, caller: Caller) -> bool {
-        is_strong_user(self.0, caller.principal(), caller.account())
+        self.0.0.parts.is_strong_user(caller.principal(), caller.account())
     }
 
     /// Resolves an unknown outcome of the owner.
@@ -44,7 +44,7 @@ impl<'l> UserTasks<'l> {
         resolution: Resolution,
     ) -> Result<ResolveOutcome, LateError> {
         let now = clock::unix_time();
-        let found = storing::find_intent(self.0, intent, now).await?;
+        let found = storing::find_intent(&self.0.0.parts, intent, now).await?;
         let is_own = |principal| Principal::from_bytes(principal) == owner.principal();
         if !found.is_some_and(|found| is_own(found.record.key.principal)) {
             return Ok(ResolveOutcome::NotFound);

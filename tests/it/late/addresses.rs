@@ -7,6 +7,7 @@ use antiphon::{
     ledger::RecordKind,
     repair::input_hash,
     session::SessionStrength,
+    table::RecordValue,
 };
 use serde_json::{Value, json};
 

@@ -10,6 +10,7 @@
 //! * A row that another process may have changed is read again once the ledger tells of a change.
 
 mod daily_writes;
+mod records;
 mod row;
 mod verified_callers;
 
@@ -18,6 +19,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 pub use daily_writes::DailyWrites;
+pub use records::{RecordValue, Records, Stored};
 use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use verified_callers::VerifiedCallers;
