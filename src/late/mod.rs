@@ -7,91 +7,64 @@
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
-mod awaited_calls;
-mod call_state;
 mod calls;
 mod cancels;
-mod carry_over;
-mod changes;
-mod claims;
 mod compactions;
 mod contents;
 mod dispatching;
-mod earlier_runs;
 mod error;
-mod event_kind;
 mod events;
 mod feed;
+mod intent_of_call;
 mod intents;
 mod json_pointer;
-mod leave_reason;
-mod match_queue;
+mod lists;
 pub mod matching;
-mod message_list;
-mod noted_calls;
-mod operator_list;
 mod other_replicas;
 mod outbox;
 mod page;
-mod parking;
 mod parts;
-mod posted_results;
-mod posting;
-mod queries;
-mod read_result;
 mod readers;
-mod record_bytes;
-mod record_names;
-mod record_summary;
-mod recording;
 pub mod records;
-mod request_marks;
-mod retention;
+mod service;
 mod settings;
-mod settling;
 mod store_inner;
 mod tasks;
 mod update;
-mod wait_reason;
 mod webhook;
-pub mod webhooks;
 
 use std::{fmt, sync::Arc};
 
 use tokio::sync::Notify;
 
-pub use awaited_calls::AwaitedCalls;
-pub use calls::{CallQuery, FoundResult, ObservedCall};
-pub use cancels::{CancelOutcome, Cancels};
-pub use carry_over::CarryOver;
-pub use claims::{
-    ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentView, Intents,
-    ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+pub use calls::{
+    AwaitedCalls, CallFilter, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, NamedCallRecord, ObservedCall,
+    PostOutcome, ReadResult, WithdrawOutcome,
 };
-pub use compactions::Compactions;
+pub use cancels::{CancelOutcome, Cancels};
+pub use compactions::{Compactions, NotedCall};
 pub use contents::NamedResult;
-pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
-pub use earlier_runs::EarlierRun;
+pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome, webhooks};
 pub use error::LateError;
-pub use event_kind::{EventKind, EventSubject};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
-pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
+pub use intents::{
+    ClaimOutcome, ClaimSubject, EarlierRun, GrantedClaim, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentView,
+    Intents, ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
-pub use leave_reason::LeaveReason;
-pub use message_list::{ListedMessage, Messages};
-pub use noted_calls::NotedCall;
-pub use operator_list::{ListedResult, OperatorList, list_for_operator};
-pub use outbox::{OutgoingRecord, Purpose};
+pub use lists::{
+    ListedResult, OperatorList, RecordSummary, WaitReason, call_of_record, list_for_operator, summarize_record,
+};
+pub use outbox::{ListedMessage, Messages};
 pub use page::{ListCursor, Page};
-pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, FoundCall, NamedCallRecord};
-pub use read_result::ReadResult;
 pub use readers::Readers;
-pub use record_summary::{RecordSummary, call_of_record, summarize_record};
+pub use records::{
+    CHOSEN_KEY_BYTES_MAX, CallQuery, ClaimSecret, EventKind, EventSubject, IntentId, IntentIdParseError, IntentScope,
+    IntentState, LeaveReason, OutgoingRecord, Purpose,
+};
+pub use service::{Service, ServiceReach};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
-pub use settling::PostOutcome;
 pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
-pub use wait_reason::WaitReason;
 pub use webhook::WebhookSettings;
 
 use crate::{
@@ -102,7 +75,6 @@ use crate::{
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
-use matching::Service;
 use store_inner::LateStoreInner;
 use update::LateUpdate;
 
@@ -218,7 +190,7 @@ impl LateStore {
     /// Returns the names under which a call of a body may be recorded, the most exact one first.
     pub fn call_names(lane: Option<LaneId>, call: &CallQuery) -> Vec<RecordName> {
         let lane = lane.map(|lane| *lane.as_bytes());
-        record_names::candidate_names(call, lane.as_ref())
+        records::call_names::candidate_names(call, lane.as_ref())
     }
 
     /// Notes that the client closed a session: its calls no longer wait in an open turn.
@@ -286,7 +258,11 @@ impl LateStore {
         // Several notices during one search ask for one more.
         let missed = Notify::new();
         let news = other_replicas::follow_replicas(store.clone(), &missed);
-        tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
+        tokio::join!(
+            owners.follow(ledger),
+            news,
+            calls::parking::settle_and_expire(store, &missed)
+        );
     }
 
     /// Queues an update of the store, if it is used. Does not wait.

@@ -8,7 +8,10 @@ use tokio::{
 };
 
 use super::{
-    LateError, LateStore, LateStoreInner, contents, feed::SettledEvent, parking, posted_results::delivery_value,
+    LateError, LateStore, LateStoreInner,
+    calls::{parking, posted_results::delivery_value},
+    contents,
+    feed::SettledEvent,
 };
 use crate::{
     auth::Principal,

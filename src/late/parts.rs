@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    intents::records::IntentRecord,
-    matching::Service,
-    outbox::OutgoingRecord,
-    records::{ParkedResult, RecordedCall, RefusedResult},
+    records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult},
+    service::Service,
     settings::LateSettings,
     webhook::Webhook,
 };

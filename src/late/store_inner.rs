@@ -5,8 +5,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    awaited_calls::AwaitedTable, cancels::WatchedLanes, compactions::Compactions, feed::FeedSender,
-    match_queue::MatchQueue, outbox::Outbox, parts::LateParts, posted_results::PostedResults, readers::Readers,
+    calls::{awaited_calls::AwaitedTable, match_queue::MatchQueue, posted_results::PostedResults},
+    cancels::WatchedLanes,
+    compactions::Compactions,
+    feed::FeedSender,
+    outbox::Outbox,
+    parts::LateParts,
+    readers::Readers,
     settings::LateSettings,
 };
 use crate::{

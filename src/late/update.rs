@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{LateError, parts::LateParts, record_names::call_index};
+use super::{LateError, parts::LateParts, records::call_names::call_index};
 use crate::{
     clock,
     ledger::{Contended, Index, RecordKind},

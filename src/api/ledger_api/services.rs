@@ -15,11 +15,7 @@ use crate::{
     auth::{SignedRequest, TokenHash, WebhookKey},
     clock,
     digest::digest_of,
-    late::{
-        HeartbeatOutcome, PostOutcome, WithdrawOutcome,
-        matching::{NamedCall, Service},
-        records::PostRefusal,
-    },
+    late::{HeartbeatOutcome, PostOutcome, Service, WithdrawOutcome, matching::NamedCall, records::PostRefusal},
     telemetry::events::ResultPosted,
     wire::{CONTENT_DEPTH_MAX, json::deeper_than},
 };

@@ -8,12 +8,9 @@ use crate::{
     clock,
     late::{
         LateError, LateStore,
-        leave_reason::LeaveReason,
+        calls::settling::{self, MatchedCall},
         matching::{self, NamedCall},
-        outbox::{OutgoingRecord, Purpose},
-        record_names,
-        records::{RecordedCall, RecordedCallState},
-        settling::{self, MatchedCall},
+        records::{LeaveReason, OutgoingRecord, Purpose, RecordedCall, RecordedCallState, call_names},
     },
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, retry_conflicts, update_records},
     repair::Tier,
@@ -42,7 +39,7 @@ impl Cancels<'_> {
         // The call may have come with an answer a moment ago.
         late.0.parts.await_call(id).await;
         let now = clock::unix_time();
-        let index = record_names::call_index(id);
+        let index = call_names::call_index(id);
         let mut own = late.0.parts.calls.find(index, ROWS_MAX, now).await?;
         own.retain(|call| call.record.key.owner() == caller.principal());
         let mut calls = matching::calls_of_id(own, id, |call| &call.value.id);

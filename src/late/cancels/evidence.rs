@@ -17,11 +17,8 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        LateError, LateStore, LateStoreInner,
-        leave_reason::LeaveReason,
-        matching,
-        outbox::{OutgoingRecord, Purpose},
-        records::{RecordedCall, RecordedCallState},
+        LateError, LateStore, LateStoreInner, matching,
+        records::{LeaveReason, OutgoingRecord, Purpose, RecordedCall, RecordedCallState},
         update::LateUpdate,
     },
     ledger::{CommitStep, Moment, RecordKey, RecordKind, RecordName, update_records},

@@ -1,25 +1,24 @@
 //! A cancel that is due: judged once more, sent, and answered.
 
-use serde_json::json;
-
 use super::evidence::read_sign;
 use crate::{
     auth::{Owner, Principal},
     clock::{self, rfc3339_date},
     late::{
         LateError, LateStore,
-        event_kind::{EventKind, EventSubject},
         events::Notices,
-        intents::{self, IntentId, records::IntentRecord},
-        leave_reason::LeaveReason,
+        intent_of_call::intent_of_call,
         matching,
-        outbox::{OutgoingRecord, Purpose},
-        records::{RecordedCall, RecordedCallState},
+        records::{
+            EventKind, EventSubject, IntentId, IntentRecord, IntentState, LeaveReason, OutgoingRecord, Purpose,
+            RecordedCall, RecordedCallState,
+        },
     },
     ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
     session::CallEvidence,
     table::{RecordValue, Stored},
 };
+use serde_json::json;
 
 /// The type of the message.
 const MESSAGE_TYPE: &str = "ledger.intent.cancel";
@@ -182,9 +181,9 @@ async fn note_requested(
 ) -> Result<(), LateError> {
     call.state = RecordedCallState::CancelRequested;
     let mut steps = vec![late.0.parts.calls.replace_step(&call_record, &call)];
-    if let Some(intent) = intent.filter(|intent| intent.value.state == intents::IntentState::Claimed) {
+    if let Some(intent) = intent.filter(|intent| intent.value.state == IntentState::Claimed) {
         let asked = IntentRecord {
-            state: intents::IntentState::CancelRequested,
+            state: IntentState::CancelRequested,
             ..intent.value
         };
         steps.push(late.0.parts.intents.replace_step(&intent.record, &asked));
@@ -250,9 +249,9 @@ pub(super) async fn end_steps(
     let principal = record.key.owner();
     let intent = read_intent(late, principal, record.key.name, &call, now).await?;
     let (state, intent_state) = if is_refused {
-        (RecordedCallState::CancelRefused, intents::IntentState::CancelRefused)
+        (RecordedCallState::CancelRefused, IntentState::CancelRefused)
     } else {
-        (RecordedCallState::Cancelled, intents::IntentState::Cancelled)
+        (RecordedCallState::Cancelled, IntentState::Cancelled)
     };
     call.state = state;
     let mut steps = vec![late.0.parts.calls.replace_step(record, &call)];
@@ -280,7 +279,7 @@ async fn read_intent(
     call: &RecordedCall,
     now: Moment,
 ) -> Result<Option<Stored<IntentRecord>>, LateError> {
-    let Some(intent) = intents::intent_of_call(&late.0.parts, principal, name, call) else {
+    let Some(intent) = intent_of_call(&late.0.parts, principal, name, call) else {
         return Ok(None);
     };
     let key = IntentRecord::key(principal, intent);

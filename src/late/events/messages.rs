@@ -6,12 +6,9 @@ use crate::{
     auth::Principal,
     clock::rfc3339_date,
     late::{
-        LateError,
-        event_kind::{EventKind, EventSubject},
-        intents::{IntentId, IntentState, records::IntentRecord, rules},
-        matching,
+        LateError, matching,
         parts::LateParts,
-        records::RecordedCall,
+        records::{EventKind, EventSubject, IntentId, IntentRecord, IntentState, RecordedCall, intent_rules},
         webhook::Webhook,
     },
     ledger::Moment,
@@ -69,7 +66,7 @@ pub(in crate::late) async fn judge(
             let Some(stored) = parts.intents.read(key, now).await? else {
                 return Ok(JudgedEvent::Untrue);
             };
-            match rules::state_at(&stored.value, now) {
+            match intent_rules::state_at(&stored.value, now) {
                 IntentState::Unknown => {}
                 state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.value.run.lease_until)),
                 _ => return Ok(JudgedEvent::Untrue),

@@ -8,9 +8,8 @@ mod messages;
 pub(super) use messages::{JudgedEvent, judge};
 
 use super::{
-    LateStore,
-    event_kind::{EventKind, EventSubject},
-    outbox::{self, OutgoingRecord, Purpose},
+    LateStore, outbox,
+    records::{EventKind, EventSubject, OutgoingRecord, Purpose},
     webhook::{GIVE_UP, Webhook},
 };
 use crate::{

@@ -1,20 +1,13 @@
 //! The intent of a recorded call: a result of the call settles it too.
 
-use super::{
-    names::{self, IntentSubject},
-    records::{ContentPlace, IntentRecord, IntentRun, IntentState},
-    rules,
-    scope::scope_of_call,
-};
 use crate::{
-    auth::Principal,
     late::{
         LateError,
+        intent_of_call::{intent_of_call, scope_of_call},
         parts::LateParts,
-        records::{PostedResult, RecordedCall},
-        settings::IntentUse,
+        records::{ContentPlace, IntentRecord, IntentRun, IntentState, PostedResult, RecordedCall, intent_rules},
     },
-    ledger::{CommitStep, Moment, RecordKey, RecordName},
+    ledger::{CommitStep, Moment, RecordKey},
     table::RecordValue,
 };
 
@@ -25,29 +18,6 @@ pub(in crate::late) struct IntentChange {
     pub(in crate::late) step: Option<CommitStep>,
     /// The time until which the call's content is replayed.
     pub(in crate::late) content_until: Moment,
-}
-
-/// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
-pub(in crate::late) fn intent_of_call(
-    parts: &LateParts,
-    principal: Principal,
-    name: RecordName,
-    call: &RecordedCall,
-) -> Option<RecordName> {
-    if call.intent.is_some() {
-        return call.intent;
-    }
-    // Without a claim only tools that are configured for it have intents.
-    if parts.settings.tool_settings(&call.tool).intent == IntentUse::Off {
-        return None;
-    }
-    let (_, session) = scope_of_call(parts, principal, name, call);
-    let input = call.intent_input.as_ref()?;
-    Some(names::intent_name(
-        session.as_ref(),
-        &call.tool,
-        IntentSubject::Input(input),
-    ))
 }
 
 /// Returns the change that settles the intent of a call whose result is `posted`.
@@ -64,7 +34,7 @@ pub(in crate::late) async fn settle_with_call(
     };
     let key = IntentRecord::key(principal, name);
     let (step, settled) = if let Some(stored) = parts.intents.read(key, now).await? {
-        if !rules::is_settled_by(&stored.value, &call_key.name, posted.failed, now) {
+        if !intent_rules::is_settled_by(&stored.value, &call_key.name, posted.failed, now) {
             return Ok(IntentChange::default());
         }
         let mut intent = stored.value.clone();
@@ -86,7 +56,7 @@ pub(in crate::late) async fn settle_with_call(
     };
     Ok(IntentChange {
         step: Some(step),
-        content_until: rules::retained_until(&settled),
+        content_until: intent_rules::retained_until(&settled),
     })
 }
 
@@ -100,7 +70,7 @@ fn unclaimed_intent(parts: &LateParts, call_key: RecordKey, call: &RecordedCall)
         tier: call.tier,
         scope: scope_of_call(parts, principal, call_key.name, call).0,
         input: call.intent_input?,
-        window_seconds: rules::tool_window(settings, call.tier).as_secs(),
+        window_seconds: intent_rules::tool_window(settings, call.tier).as_secs(),
         state: IntentState::Settled,
         run: IntentRun::of_call(call_key.name),
         result: None,
@@ -134,7 +104,7 @@ pub(in crate::late) async fn reopen_with_call(
             return Some(stored.record.remove_step());
         }
         let mut intent = stored.value.clone();
-        rules::reopen(&mut intent, now);
+        intent_rules::reopen(&mut intent, now);
         Some(parts.intents.replace_step(&stored.record, &intent))
     }))
 }

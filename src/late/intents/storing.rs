@@ -1,12 +1,13 @@
 //! Reads of intents, and of the contents of their results.
 
-use super::{
-    holder::Holder,
-    names::IntentId,
-    records::{ContentPlace, IntentRecord},
-};
+use super::holder::Holder;
 use crate::{
-    late::{LateError, contents::whole_content, parts::LateParts, records::StoredContent},
+    late::{
+        LateError,
+        contents::whole_content,
+        parts::LateParts,
+        records::{ContentPlace, IntentId, IntentRecord, StoredContent},
+    },
     ledger::{Moment, RecordKey, RecordKind},
     table::Stored,
 };

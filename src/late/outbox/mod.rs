@@ -4,22 +4,20 @@
 //! messages. `cancels` decides what they say.
 
 mod due_queue;
+mod message_list;
 mod receiver_loads;
-mod records;
 
 pub(super) use due_queue::{DueMessage, DueQueue};
-pub(super) use records::message_id;
-pub use records::{OutgoingRecord, Purpose};
+pub use message_list::{ListedMessage, Messages};
 
-use std::{sync::Arc, time::Duration};
-
-use super::{LateError, parts::LateParts, update::LateUpdate};
+use super::{LateError, parts::LateParts, records::OutgoingRecord, update::LateUpdate};
 use crate::{
     clock,
     ledger::{Moment, Record, RecordKey, RecordKind, update_records},
     table::Stored,
     writer::Subject,
 };
+use std::{sync::Arc, time::Duration};
 
 /// The pause after the first failed try of a message. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use crate::{
     digest::digest_of,
     late::{
         LateError, LateStore,
-        record_bytes::{RecordReader, RecordWriter},
+        records::bytes::{RecordReader, RecordWriter},
     },
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     upstream::random_bytes,

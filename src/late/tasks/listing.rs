@@ -8,12 +8,11 @@ use crate::{
     clock,
     late::{
         LateError, LateStore,
+        calls::posted_results::delivery_value,
         contents::whole_content,
-        intents::{IntentId, IntentState, records::IntentRecord, rules},
         matching,
         page::{ListCursor, Page, PageScan},
-        posted_results::delivery_value,
-        records::{RecordedCall, RecordedCallState},
+        records::{IntentId, IntentRecord, IntentState, RecordedCall, RecordedCallState, intent_rules},
     },
     ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
     table::{RecordValue, Stored},
@@ -231,7 +230,8 @@ async fn unknown_intents(
     let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
     let records = read_all(&*late.0.parts.ledger, keys, now).await?;
     let is_unknown = |record: &Record| {
-        IntentRecord::decode(&record.value).is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
+        IntentRecord::decode(&record.value)
+            .is_some_and(|intent| intent_rules::state_at(&intent, now) == IntentState::Unknown)
     };
     let unknown = records.into_iter().flatten().filter(is_unknown);
     Ok(unknown.map(|record| record.key.name).collect())
@@ -289,7 +289,7 @@ fn task_of_intent(record: Record, now: Moment) -> Option<ListedTask> {
     let stored = Stored::<IntentRecord>::from_record(record)?;
     let id = IntentId::of_key(&stored.record.key);
     let intent = stored.value;
-    let state = rules::state_at(&intent, now);
+    let state = intent_rules::state_at(&intent, now);
     if intent.run.call.is_some() && state != IntentState::Unknown {
         return None;
     }

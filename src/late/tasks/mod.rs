@@ -8,8 +8,8 @@ pub use listing::{ListedTask, TaskCursor, TaskId, TaskState};
 
 use super::{
     LateError, LateStore,
-    claims::{Resolution, ResolveOutcome},
-    intents::{IntentId, storing},
+    intents::{Resolution, ResolveOutcome, storing},
+    records::IntentId,
 };
 use crate::{
     auth::{Caller, Principal},

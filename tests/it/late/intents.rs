@@ -6,8 +6,7 @@ use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash},
     late::{
         ClaimOutcome, ClaimSubject, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentState, IntentUse,
-        LateSettings, LateStore, ObservedCall, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
-        matching::Service,
+        LateSettings, LateStore, ObservedCall, Resolution, ResolveOutcome, Service, ServiceSettings, ToolSettings,
     },
     ledger::{Ledger, Moment},
     repair::Tier,

@@ -1,0 +1,170 @@
+//! Requests of tool services: a posted result, its withdrawal, and a heartbeat of a call that still runs.
+
+use super::{
+    parking,
+    request_marks::is_in_request,
+    settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
+};
+use crate::{
+    clock,
+    late::{
+        LateError, LateStore, intents,
+        matching::{self, NamedCall},
+        records::{PostedResult, RecordedCall, RecordedCallState},
+    },
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
+    repair::is_strong,
+    telemetry::dashboard::LateCallLabel,
+};
+
+/// The outcome of a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeartbeatOutcome {
+    /// The call waits longer.
+    Extended {
+        /// The new deadline.
+        deadline: Moment,
+    },
+    /// The call no longer waits for a result.
+    Terminal,
+    /// The call had expired.
+    Expired,
+    /// The id does not identify one call.
+    Ambiguous,
+    /// No such call is recorded.
+    Unknown,
+}
+
+impl LateStore {
+    /// Stores a result that a tool service posts for a call, or parks it until the call is recorded. It is durable on
+    /// return, where the ledger is.
+    ///
+    /// With `replaces` it corrects the stored result of that digest, as long as no request contains it.
+    pub async fn post_result(
+        &self,
+        named: &NamedCall<'_>,
+        content: String,
+        failed: bool,
+        replaces: Option<[u8; 32]>,
+    ) -> Result<PostOutcome, LateError> {
+        self.0.parts.await_call(named.call_id).await;
+        let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
+        let post = Post {
+            posted: &posted,
+            replaces,
+            parked_removal: None,
+        };
+        match settling::settle_named(self, named, post).await? {
+            SettleOutcome::Done(outcome) => return Ok(outcome),
+            // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
+            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
+                return Ok(PostOutcome::Unknown);
+            }
+            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}
+        }
+        // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
+        if is_strong(named.call_id, b"") {
+            parking::park_result(self, named, posted).await
+        } else {
+            Ok(PostOutcome::Unknown)
+        }
+    }
+}
+
+/// The outcome of withdrawing a posted result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithdrawOutcome {
+    /// The call waits for a result again.
+    Withdrawn,
+    /// A request contains the result already, or the call has none.
+    Refused,
+    /// The id does not identify one call.
+    Ambiguous,
+    /// No such call is recorded.
+    Unknown,
+}
+
+impl LateStore {
+    /// Withdraws a posted result that no request contains yet: the call waits again.
+    pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
+        self.0.parts.await_call(named.call_id).await;
+        retry_conflicts(|| try_withdraw(self, named)).await
+    }
+}
+
+/// Withdraws a posted result that no request contains yet. Returns `None` if another writer changed its call first.
+async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<WithdrawOutcome>, LateError> {
+    let now = clock::unix_time();
+    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
+        MatchedCall::Several => return Ok(Some(WithdrawOutcome::Ambiguous)),
+        MatchedCall::One(found) => (found.record, found.value),
+    };
+    let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
+    if !is_settled || is_in_request(late, &record, &call) {
+        return Ok(Some(WithdrawOutcome::Refused));
+    }
+    call.state = RecordedCallState::Open;
+    (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
+    let mut steps = vec![late.0.parts.calls.replace_step(&record, &call)];
+    steps.extend(intents::reopen_with_call(&late.0.parts, record.key, &call, now).await?);
+    let of_kind = |kind| RecordKey { kind, ..record.key };
+    let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+    let existing = late.0.parts.ledger.read(related.to_vec(), now).await?;
+    steps.extend(existing.iter().flatten().map(Record::remove_step));
+    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        let principal = record.key.owner();
+        late.0.posted.forget(principal, record.key.name, record.expires_at);
+        let label = LateCallLabel::new(&call.id, Some(&call.tool));
+        late.0.parts.telemetry.record_late_event_of("withdrawn", label);
+        return Ok(Some(WithdrawOutcome::Withdrawn));
+    }
+    Ok(None)
+}
+
+/// Extends the deadline of a call, unless it waits for no result any more. Returns `true` if it did.
+pub(in crate::late) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment) -> bool {
+    if matching::is_terminal(call) || call.expires_at <= now {
+        return false;
+    }
+    let max_duration = late.0.parts.settings.tool_settings(&call.tool).max_duration;
+    call.heartbeat_at = now;
+    // Never shortened: the configuration may have changed since the call was recorded.
+    call.deadline = call
+        .deadline
+        .max(now + max_duration.unwrap_or(late.0.parts.settings.ttl));
+    call.expires_at = call.expires_at.max(call.deadline);
+    true
+}
+
+impl LateStore {
+    /// Extends the deadline of a call on which its service still works.
+    pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
+        self.0.parts.await_call(named.call_id).await;
+        retry_conflicts(|| try_extend(self, named)).await
+    }
+}
+
+/// Extends the deadline of a call on which its service still works. Returns `None` if another writer changed it first.
+async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
+    let now = clock::unix_time();
+    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),
+        MatchedCall::Several => return Ok(Some(HeartbeatOutcome::Ambiguous)),
+        MatchedCall::One(found) => (found.record, found.value),
+    };
+    if matching::is_terminal(&call) {
+        return Ok(Some(HeartbeatOutcome::Terminal));
+    }
+    if call.expires_at <= now {
+        return Ok(Some(HeartbeatOutcome::Expired));
+    }
+    extend_call(late, &mut call, now);
+    let deadline = call.deadline;
+    let steps = vec![late.0.parts.calls.replace_step(&record, &call)];
+    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        late.0.watched_lanes.note_heartbeat(&record.key);
+        return Ok(Some(HeartbeatOutcome::Extended { deadline }));
+    }
+    Ok(None)
+}

@@ -1,0 +1,367 @@
+//! Reads of recorded calls and their posted results, for exchanges and for the ledger API.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    FoundResult,
+    posted_results::{Reading, delivery_value},
+    read_result::ReadResult,
+};
+use crate::{
+    auth::{Caller, Principal},
+    clock,
+    late::{
+        LateError, LateStore,
+        contents::{NamedResult, posted_call, whole_content},
+        matching,
+        page::{ListCursor, Page, PageScan},
+        records::{CallQuery, RecordedCall, call_names},
+    },
+    ledger::{
+        LedgerError, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all,
+        read_by,
+    },
+    repair::is_strong,
+    session::LaneId,
+    table::{RecordValue, Stored},
+};
+
+/// Timeout of the read behind [`LateStore::count_waiting`].
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after a failed read of a caller's posted results in which no exchange reads them again.
+const LOAD_COOLDOWN: Duration = Duration::from_secs(5);
+
+/// A recorded call, and the name of its record.
+pub type NamedCallRecord = (RecordName, RecordedCall);
+
+/// The calls of one page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallFilter {
+    /// `true` for calls that still run, `false` for those whose posted result waits for the caller.
+    pub is_open: bool,
+    /// The hash of the session. `None` for the calls of all sessions.
+    pub session: Option<[u8; 32]>,
+}
+
+/// A recorded call of a body.
+#[derive(Debug)]
+pub enum FoundCall {
+    /// The call has a posted result.
+    Posted(Box<FoundResult>),
+    /// The call has none that a request may contain.
+    Open(Box<NamedCallRecord>),
+}
+
+impl LateStore {
+    /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,
+    /// else by its id, lane, tool and input.
+    pub async fn find_calls(
+        &self,
+        caller: Caller,
+        lane: Option<LaneId>,
+        wanted: &[CallQuery],
+        by: Instant,
+    ) -> Result<Vec<Option<FoundCall>>, Unread> {
+        if !self.is_used() || wanted.is_empty() {
+            return Ok(wanted.iter().map(|_| None).collect());
+        }
+        let mut found: Vec<Option<FoundCall>> = wanted.iter().map(|_| None).collect();
+        // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
+        let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
+        let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
+        let named = asked.flat_map(|(at, call)| {
+            let names = Self::call_names(lane, call).into_iter();
+            names.map(move |name| ((at, call), name))
+        });
+        let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
+        // The contents come last: the mark of a result that is older than its content is then refused.
+        let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
+        let mut calls = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
+        let contents = calls.split_off(names.len());
+        let mut is_found = vec![false; wanted.len()];
+        for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
+            // The first record that is of this call decides, even if it has no result yet.
+            let recorded = record.and_then(Stored::<RecordedCall>::from_record);
+            let recorded = recorded.filter(|recorded| matching::is_call_of_body(&recorded.value, query));
+            let (Some(recorded), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at)) else {
+                continue;
+            };
+            if !std::mem::replace(known, true) {
+                *slot = Some(matched_call(&recorded.record, recorded.value, content));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Returns a call with its result, unless a provider has refused that.
+fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) -> FoundCall {
+    let read = ReadResult::of_call(record, &recorded);
+    let found = recorded.posted.as_ref().zip(read).and_then(|(posted, read)| {
+        Some(FoundResult {
+            id: recorded.id.clone(),
+            content: whole_content(posted.content.clone(), apart)?,
+            failed: posted.failed,
+            read,
+        })
+    });
+    match found {
+        Some(found) => FoundCall::Posted(Box::new(found)),
+        None => FoundCall::Open(Box::new((record.key.name, recorded))),
+    }
+}
+
+impl LateStore {
+    /// Returns one page of the caller's calls: those with results in posting order, those that still run in the order of
+    /// their recording. The first page is after 0.
+    pub async fn list_calls(
+        &self,
+        caller: Caller,
+        filter: CallFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<NamedCallRecord, u64>, LateError> {
+        let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+        // Deliveries are inserted with their results, so their order is the posting order.
+        let kind = if filter.is_open {
+            RecordKind::Call
+        } else {
+            RecordKind::Delivery
+        };
+        let after = ListCursor {
+            principal,
+            place: after,
+        };
+        let mut scan = PageScan::of_caller(self, (kind, ROWS_MAX), after, limit.clamp(1, ROWS_MAX), now);
+        while let Some(batch) = scan.next_batch().await? {
+            for (place, call) in listed_calls(self, caller, filter, batch, now).await? {
+                scan.add_row(place, call);
+            }
+        }
+        Ok(scan.into_page().map_next(|next| next.place))
+    }
+}
+
+/// Returns those calls of a batch of records that the filter wants, each with its place.
+async fn listed_calls(
+    late: &LateStore,
+    caller: Caller,
+    filter: CallFilter,
+    batch: Vec<PlacedRecord>,
+    now: Moment,
+) -> Result<Vec<(u64, NamedCallRecord)>, LateError> {
+    let of_session = |call: &RecordedCall| filter.session.is_none() || call.session == filter.session;
+    if filter.is_open {
+        let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
+        let open = batch.into_iter().filter_map(|(place, record)| {
+            let call = RecordedCall::decode(&record.value).filter(runs)?;
+            Some((place, (record.key.name, call)))
+        });
+        return Ok(open.collect());
+    }
+    let waiting = batch
+        .iter()
+        .filter(|(_, record)| record.value != delivery_value::RECEIVED);
+    let (places, names): (Vec<u64>, Vec<RecordName>) = waiting.map(|(place, record)| (*place, record.key.name)).unzip();
+    let records = read_all(&*late.0.parts.ledger, call_keys(caller, &names), now).await?;
+    let posted = places.into_iter().zip(&records).filter_map(|(place, record)| {
+        let call = posted_call(record.as_ref()?)?;
+        of_session(&call.1).then_some((place, call))
+    });
+    Ok(posted.collect())
+}
+
+impl LateStore {
+    /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
+    pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
+        let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+        let (mut after, mut start) = (0, 0);
+        loop {
+            let list = self
+                .0
+                .parts
+                .ledger
+                .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
+            let page = list.await?;
+            let Some((end, _)) = page.last() else { break };
+            after = *end;
+            if let Some((place, _)) = page.iter().find(|(_, record)| record.key.name == last) {
+                start = *place;
+                break;
+            }
+        }
+        let page = self.list_calls(caller, CallFilter::default(), start, ROWS_MAX).await?;
+        Ok(page.rows)
+    }
+
+    /// Returns the calls with these names that have a posted result, in posting order, without their contents.
+    pub async fn read_posted(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
+        by: Instant,
+    ) -> Result<Vec<NamedResult>, Unread> {
+        let records = self
+            .0
+            .parts
+            .count_unread(read_by(&*self.0.parts.ledger, call_keys(caller, names), by).await)?;
+        let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
+        posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
+        Ok(posted)
+    }
+
+    /// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
+    pub async fn read_contents(
+        &self,
+        caller: Caller,
+        results: &[NamedResult],
+        by: Instant,
+    ) -> Result<Vec<Option<String>>, Unread> {
+        let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
+        let read = read_by(&*self.0.parts.ledger, content_keys(caller, &names), by).await;
+        Ok(with_contents(results, self.0.parts.count_unread(read)?))
+    }
+
+    /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
+    ///
+    /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
+    /// have acknowledged a result before this one was told of it.
+    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
+        if !self.is_used() || !caller.is_authenticated() {
+            return Ok(());
+        }
+        if is_patient {
+            self.0.load_cooldowns.remove(&caller.principal());
+        }
+        let is_fresh = is_patient && !self.0.parts.ledger.is_exclusive();
+        self.0
+            .parts
+            .count_unread(read_all_posted(self, caller, is_fresh, by).await)
+    }
+}
+
+/// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
+async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
+    let principal = caller.principal();
+    let may_have = late.0.parts.record_owners.may_have(RecordKind::Delivery, principal);
+    // Anyone can send an invented credential: only a verified caller's results are read.
+    match late.0.parts.callers.verify(caller, by).await {
+        Ok(true) => {}
+        Err(Unread) if may_have => return Err(Unread),
+        Ok(false) | Err(Unread) => return Ok(()),
+    }
+    let posted = &late.0.posted;
+    // The stamp first, so that a change during the reading is not taken for one that was read. The reading before the
+    // question, so that a result that is posted meanwhile is not lost.
+    let stamp = late.0.changes.stamp(principal);
+    let Some(mut reading) = posted.begin_read(principal, stamp, is_fresh) else {
+        return Ok(());
+    };
+    if !is_fresh && !late.0.parts.record_owners.may_have(RecordKind::Delivery, principal) {
+        posted.end_read(principal, reading);
+        return Ok(());
+    }
+    let read = read_pages(late, principal, &mut reading, by).await;
+    if read.is_ok() {
+        posted.end_read(principal, reading);
+    } else {
+        // A later exchange goes on after the pages that were read.
+        posted.keep_unfinished(principal, reading);
+    }
+    read
+}
+
+/// Reads the pages of a reading that it lacks.
+async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Reading, by: Instant) -> Result<(), Unread> {
+    // Healthy requests must not wait for a failed ledger one after the other.
+    let until = late.0.load_cooldowns.get(&principal);
+    if until.is_some_and(|until| clock::now() < until) {
+        return Err(Unread);
+    }
+    loop {
+        let (hash, now) = (*principal.as_bytes(), clock::unix_time());
+        let list = late
+            .0
+            .parts
+            .ledger
+            .list_after(RecordKind::Delivery, hash, reading.after(), ROWS_MAX, now);
+        let Ok(Ok(page)) = timeout_at(by, list).await else {
+            late.0.load_cooldowns.insert(&principal, clock::now() + LOAD_COOLDOWN);
+            return Err(Unread);
+        };
+        reading.add_page(&page);
+        if page.len() < ROWS_MAX {
+            return Ok(());
+        }
+    }
+}
+
+impl LateStore {
+    /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
+    pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
+        // The caller asks for nothing else, so that a cooldown does not count.
+        self.0.load_cooldowns.remove(&caller.principal());
+        let by = clock::now() + COUNT_TIMEOUT;
+        let is_fresh = !self.0.parts.ledger.is_exclusive();
+        if self
+            .0
+            .parts
+            .count_unread(read_all_posted(self, caller, is_fresh, by).await)
+            .is_err()
+        {
+            // Unknown is not none.
+            return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
+        }
+        Ok(self.waiting_count(caller))
+    }
+
+    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.
+    /// Reusable ids are never found.
+    pub async fn look_up_calls(
+        &self,
+        caller: Caller,
+        ids: &[Vec<u8>],
+    ) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
+        // Calls with reusable ids have names of another form, so this read never finds them.
+        let strong = ids.iter().map(|id| call_names::strong_call_name(id));
+        let names: Vec<RecordName> = strong.collect();
+        let now = clock::unix_time();
+        let mut keys = call_keys(caller, &names);
+        keys.extend(content_keys(caller, &names));
+        // One read for both, so that a correction in between cannot mix two results.
+        let mut records = read_all(&*self.0.parts.ledger, keys, now).await?;
+        let contents = records.split_off(names.len());
+        let result = |(record, content): (Option<Record>, Option<Record>)| {
+            let (name, call) = posted_call(record.as_ref()?)?;
+            let content = whole_content(call.posted.as_ref()?.content.clone(), content)?;
+            Some(((name, call), content))
+        };
+        Ok(records.into_iter().zip(contents).map(result).collect())
+    }
+}
+
+/// Completes results with the records of their contents.
+fn with_contents(results: &[NamedResult], contents: Vec<Option<Record>>) -> Vec<Option<String>> {
+    let content = |((_, call), apart): (&NamedResult, Option<Record>)| {
+        let posted = call.posted.as_ref()?;
+        whole_content(posted.content.clone(), apart)
+    };
+    results.iter().zip(contents).map(content).collect()
+}
+
+/// Returns the keys of the caller's calls with these names.
+fn call_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
+    let key = |name: &RecordName| RecordKey::new(RecordKind::Call, caller.principal(), *name);
+    names.iter().map(key).collect()
+}
+
+/// Returns the keys of the contents of the caller's results with these names.
+fn content_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
+    let key = |name: &RecordName| RecordKey::new(RecordKind::ResultContent, caller.principal(), *name);
+    names.iter().map(key).collect()
+}
