@@ -1,4 +1,4 @@
-//! The conversations that share the intent of a recorded call.
+//! The intent of a recorded call, and the conversations that share it.
 
 use super::{
     parts::LateParts,
@@ -7,37 +7,39 @@ use super::{
 };
 use crate::{auth::Principal, ledger::RecordName};
 
-/// Returns the conversations that share the intent of a recorded call, and the session if it is only one.
-pub(in crate::late) fn scope_of_call(
-    parts: &LateParts,
-    principal: Principal,
-    name: RecordName,
-    call: &RecordedCall,
-) -> (IntentScope, Option<[u8; 32]>) {
-    let is_wide = parts.settings.tool_settings(&call.tool).intent != IntentUse::Session;
-    if is_wide && parts.is_strong_user(principal, Principal::from_bytes(call.account)) {
-        return (IntentScope::User, None);
+impl LateParts {
+    /// Returns the conversations that share the intent of a recorded call, and the session if it is only one.
+    pub(super) fn scope_of_call(
+        &self,
+        principal: Principal,
+        name: RecordName,
+        call: &RecordedCall,
+    ) -> (IntentScope, Option<[u8; 32]>) {
+        let is_wide = self.settings.tool_settings(&call.tool).intent != IntentUse::Session;
+        if is_wide && self.is_strong_user(principal, Principal::from_bytes(call.account)) {
+            return (IntentScope::User, None);
+        }
+        // A guessed session could be that of another user of the same key, so that a lane without a name is the whole scope.
+        let session = call.session.or(call.lane).unwrap_or(name);
+        (IntentScope::Session, Some(session))
     }
-    // A guessed session could be that of another user of the same key, so that a lane without a name is the whole scope.
-    let session = call.session.or(call.lane).unwrap_or(name);
-    (IntentScope::Session, Some(session))
-}
 
-/// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
-pub(in crate::late) fn intent_of_call(
-    parts: &LateParts,
-    principal: Principal,
-    name: RecordName,
-    call: &RecordedCall,
-) -> Option<RecordName> {
-    if call.intent.is_some() {
-        return call.intent;
+    /// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
+    pub(super) fn intent_of_call(
+        &self,
+        principal: Principal,
+        name: RecordName,
+        call: &RecordedCall,
+    ) -> Option<RecordName> {
+        if call.intent.is_some() {
+            return call.intent;
+        }
+        // Without a claim only tools that are configured for it have intents.
+        if self.settings.tool_settings(&call.tool).intent == IntentUse::Off {
+            return None;
+        }
+        let (_, session) = self.scope_of_call(principal, name, call);
+        let input = call.intent_input.as_ref()?;
+        Some(intent_name(session.as_ref(), &call.tool, IntentSubject::Input(input)))
     }
-    // Without a claim only tools that are configured for it have intents.
-    if parts.settings.tool_settings(&call.tool).intent == IntentUse::Off {
-        return None;
-    }
-    let (_, session) = scope_of_call(parts, principal, name, call);
-    let input = call.intent_input.as_ref()?;
-    Some(intent_name(session.as_ref(), &call.tool, IntentSubject::Input(input)))
 }

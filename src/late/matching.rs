@@ -1,5 +1,7 @@
 //! Pure decisions about a post: the recorded call that a service means, and the outcome of its result.
 
+use std::time::Duration;
+
 use super::{
     records::{CallQuery, PostRefusal, RecordedCall, RecordedCallState},
     service::Service,
@@ -230,4 +232,17 @@ pub const fn is_running(call: &RecordedCall) -> bool {
 /// Returns `true` if the call accepts no result any more: a heartbeat for it is pointless.
 pub const fn is_terminal(call: &RecordedCall) -> bool {
     call.posted.is_some() || matches!(call.state, RecordedCallState::Expired | RecordedCallState::Cancelled)
+}
+
+/// Extends the deadline of a call by the longest run of its tool, unless it waits for no result any more. Returns `true` if
+/// it did.
+pub(super) fn extend_call(run_limit: Duration, call: &mut RecordedCall, now: Moment) -> bool {
+    if is_terminal(call) || call.expires_at <= now {
+        return false;
+    }
+    call.heartbeat_at = now;
+    // Never shortened: the configuration may have changed since the call was recorded.
+    call.deadline = call.deadline.max(now + run_limit);
+    call.expires_at = call.expires_at.max(call.deadline);
+    true
 }

@@ -1,6 +1,6 @@
 //! The parts of late results that every feature reads and none changes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult},
@@ -9,7 +9,7 @@ use super::{
     webhook::Webhook,
 };
 use crate::{
-    auth::{Owner, OwnerKey, Principal, PrincipalKey},
+    auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
     ledger::{Ledger, RecordKind, RecordOwners, Unread},
     session::SessionStrength,
     table::{Records, TableParts, VerifiedCallers},
@@ -95,6 +95,18 @@ impl LateParts {
     pub(super) fn is_strong_user(&self, principal: Principal, account: Principal) -> bool {
         // A user within an account has a principal of its own.
         self.settings.principals.is_single || principal != account || self.personal.contains(&account)
+    }
+
+    /// Returns the longest run of a tool.
+    pub(super) fn run_limit(&self, tool: &[u8]) -> Duration {
+        let limit = self.settings.tool_settings(tool).max_duration;
+        limit.unwrap_or(self.settings.ttl)
+    }
+
+    /// Returns `true` if a service answers calls of this tool for the caller.
+    pub(super) fn is_served(&self, caller: Caller, tool: &[u8]) -> bool {
+        let mut services = self.services.iter();
+        services.any(|service| service.may_answer(caller.account(), tool))
     }
 
     /// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a

@@ -46,7 +46,10 @@ impl AttemptReporter {
     /// Notes that the caller has received the posted results: the whole answer to them was relayed.
     pub(super) fn note_delivered(&self) {
         if let Some(results) = &self.late_results {
-            results.late.note_delivered(self.caller, self.restored.iter().copied());
+            results
+                .late
+                .calls()
+                .note_delivered(self.caller, self.restored.iter().copied());
         }
     }
 

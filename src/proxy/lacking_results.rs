@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::late_results::LateResults;
 use crate::{
     digest::digest_of,
-    late::{LateStore, NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
+    late::{Calls, NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
     ledger::{RecordName, Unread},
     recall::APPENDED_CALLS_MAX,
     repair::{
@@ -53,7 +53,7 @@ impl<'v> BodyCalls<'v> {
         let mut by_name = HashMap::new();
         for call in calls {
             // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
-            let names = LateStore::call_names(lane, &results.query_of(call));
+            let names = Calls::call_names(lane, &results.query_of(call));
             for name in names.into_iter().chain([*call.key.as_bytes()]) {
                 by_name.entry(name).or_insert(call);
             }
@@ -86,8 +86,10 @@ impl<'v> BodyCalls<'v> {
         let (late, caller) = (&self.results.late, self.results.caller);
         let mut in_body = Vec::new();
         for call in self.calls {
-            let names = LateStore::call_names(lane, &self.results.query_of(call)).into_iter();
-            let posted = late.known_posted(caller, names.filter(|name| !inserted.contains(name)));
+            let names = Calls::call_names(lane, &self.results.query_of(call)).into_iter();
+            let posted = late
+                .calls()
+                .known_posted(caller, names.filter(|name| !inserted.contains(name)));
             let lacks = posted
                 .into_iter()
                 .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
@@ -95,7 +97,7 @@ impl<'v> BodyCalls<'v> {
         }
         let in_place = self.retain_lacking(&mut in_body, deadline).await?;
         // A result that the owner has received is part of the summary.
-        let waits = |name: &&RecordName| !inserted.contains(*name) && late.is_waiting(caller, name);
+        let waits = |name: &&RecordName| !inserted.contains(*name) && late.calls().is_waiting(caller, name);
         Ok(LackingCalls {
             in_body,
             in_place,
@@ -120,7 +122,7 @@ impl<'v> BodyCalls<'v> {
             BodyResult::Nothing => match pinned.get(&call.key) {
                 Some(PinnedResult::Placeholder(_) | PinnedResult::Result(RealResult::Block(_))) => true,
                 // That of another run, or of a call of another session with the same id and input, is no receipt.
-                Some(PinnedResult::Result(RealResult::Content { .. })) => late.is_waiting(caller, name),
+                Some(PinnedResult::Result(RealResult::Content { .. })) => late.calls().is_waiting(caller, name),
                 // A call without any result yet gets it in its place.
                 None => false,
             },
@@ -175,7 +177,10 @@ impl<'v> BodyCalls<'v> {
         if let Some((result, hash)) = real_result(call, self.plain)
             && contains_result(result, content)
         {
-            self.results.late.note_contained(self.results.caller, *name, hash);
+            self.results
+                .late
+                .calls()
+                .note_contained(self.results.caller, *name, hash);
             return None;
         }
         let is_in_place = lacking.in_place.get(&call.key).is_some_and(|in_place| {

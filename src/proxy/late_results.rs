@@ -9,7 +9,7 @@ use super::headers;
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NamedResult, NotedCall, ObservedCall},
+    late::{CallQuery, Calls, EarlierRun, FoundCall, LateStore, NamedCallRecord, NamedResult, NotedCall, ObservedCall},
     ledger::{RecordName, Unread},
     recall::{RecallScope, RecallStore},
     repair::{
@@ -44,7 +44,7 @@ impl ResultsCaller {
         if let Ok(owner) = HeaderValue::try_from(self.late.owner_of(self.caller).to_string()) {
             fields.insert(headers::OWNER, owner);
         }
-        let pending = self.late.waiting_count(self.caller);
+        let pending = self.late.calls().waiting_count(self.caller);
         if pending > 0 {
             fields.insert(headers::PENDING_RESULTS, pending.into());
         }
@@ -97,7 +97,7 @@ impl LateResults {
         }
         self.record_emitted(calls, is_whole);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
-            self.late.note_lane_left(lane.id);
+            self.late.calls().note_lane_left(lane.id);
             // Calls of other answers may still run, for a client that has left this one alone.
             let is_of_stream = |id: &[u8]| calls.list.iter().any(|call| call.id.as_bytes() == id);
             self.late.cancels().note_dropped_stream(lane.id, is_of_stream);
@@ -111,7 +111,7 @@ impl LateResults {
             // Boxed as a whole: the answer's body names the type.
             let recording: CallRecording = Box::pin(async move {
                 if timeout(RECORDING_MAX, queued.wait_for_end()).await.is_err() {
-                    late.note_unrecorded();
+                    late.calls().note_unrecorded();
                 }
             });
             recording
@@ -127,10 +127,10 @@ impl LateResults {
             // A reusable id needs the call's input beside it. A call without an id is recorded under its tool.
             let id = if id.is_empty() { name } else { id };
             let is_nameable = input.is_some() || is_strong(id, name);
-            let is_recorded = is_nameable && self.late.is_recorded(self.caller, name);
+            let is_recorded = is_nameable && self.late.calls().is_recorded(self.caller, name);
             is_recorded.then(|| self.describe_opened(id, name, input, true))
         });
-        self.late.record_calls(self.caller, opened)
+        self.late.calls().record_calls(self.caller, opened)
     }
 
     /// Records the unanswered calls of a request's last turn, and marks the answered ones as settled.
@@ -149,7 +149,7 @@ impl LateResults {
             let input = details.input.map_or(&b""[..], |span| json.bytes(span));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             // A text that only says that the result was lost leaves the call open, and so does one that is not final.
-            let is_recorded = self.late.is_recorded(self.caller, &tool);
+            let is_recorded = self.late.calls().is_recorded(self.caller, &tool);
             let is_task = is_recorded && answer.is_some_and(|answer| names_working_task(answer.at.of(body)));
             let is_final = !is_task && !self.is_provisional(&call.id, &tool);
             if answer.is_some_and(|answer| !answer.lost) && is_final {
@@ -164,17 +164,17 @@ impl LateResults {
                 let block = answer.filter(|_| self.find_waiting(lane, &wanted).is_some());
                 let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
                 let content = block.and_then(block_content).map(str::to_owned);
-                self.late.note_client_result(self.caller, lane, wanted, content);
+                self.late.calls().note_client_result(self.caller, lane, wanted, content);
             } else if is_recorded {
                 open.push(self.describe_opened(&call.id, &tool, Some(input), false));
             }
         }
-        self.late.record_calls(self.caller, open);
+        self.late.calls().record_calls(self.caller, open);
     }
 
     /// Returns those calls of a body for which parked results of the caller wait.
     pub(super) fn awaited_calls(&self, calls: impl FnOnce() -> Vec<BodyCall>) -> Vec<BodyCall> {
-        let awaited = self.late.awaited_calls(self.caller);
+        let awaited = self.late.calls().awaited_calls(self.caller);
         if awaited.is_empty() {
             return Vec::new();
         }
@@ -189,7 +189,7 @@ impl LateResults {
             input: Some(call.input_hash),
             ..self.describe_opened(&call.id, &call.tool, None, false)
         });
-        self.late.record_calls(self.caller, observed);
+        self.late.calls().record_calls(self.caller, observed);
     }
 
     /// Notes the calls of a history that its client compacts, or lets the provider compact.
@@ -199,7 +199,7 @@ impl LateResults {
         let Some(lane) = self.certain_lane() else { return };
         let names = calls
             .iter()
-            .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
+            .flat_map(|call| Calls::call_names(Some(lane), &self.query_of(call)));
         let noted: Vec<NotedCall> = names.map(|name| NotedCall { name, by_client }).collect();
         if let Some(queued) = self.late.compactions().note_calls(self.caller, lane, &noted) {
             // Stored before the provider summarises them. A slow ledger stores them later.
@@ -244,7 +244,7 @@ impl LateResults {
     /// Detaches the calls of the lane: no client waits for their results any more.
     pub(super) fn detach_lane(&self) {
         if let Some(lane) = self.lane {
-            self.late.note_lane_left(lane.id);
+            self.late.calls().note_lane_left(lane.id);
         }
     }
 
@@ -258,7 +258,7 @@ impl LateResults {
             id: id.to_vec(),
             tool: tool.to_vec(),
             input: input.map(input_hash),
-            intent_input: input.map(|input| self.late.intent_input(tool, input)),
+            intent_input: input.map(|input| self.late.intents().input_digest(tool, input)),
             origin: self.origin,
             is_emitted,
         }
@@ -272,7 +272,7 @@ impl LateResults {
     ) -> Result<Vec<Option<FoundCall>>, Unread> {
         let wanted: Vec<CallQuery> = calls.iter().map(|call| self.query_of(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
-        self.late.find_calls(self.caller, lane, &wanted, deadline).await
+        self.late.calls().find_calls(self.caller, lane, &wanted, deadline).await
     }
 
     /// Returns the results of earlier runs that these calls may get, in their order.
@@ -284,7 +284,10 @@ impl LateResults {
         if self.wants_new_runs {
             return Ok(vec![None; calls.len()]);
         }
-        self.late.find_earlier_runs(self.caller, calls, deadline).await
+        self.late
+            .intents()
+            .find_earlier_runs(self.caller, calls, deadline)
+            .await
     }
 
     /// Returns the record name of a call whose posted result waits for the caller.
@@ -293,8 +296,10 @@ impl LateResults {
     }
 
     fn find_waiting(&self, lane: Option<LaneId>, call: &CallQuery) -> Option<RecordName> {
-        let names = LateStore::call_names(lane, call).into_iter();
-        names.into_iter().find(|name| self.late.is_waiting(self.caller, name))
+        let names = Calls::call_names(lane, call).into_iter();
+        names
+            .into_iter()
+            .find(|name| self.late.calls().is_waiting(self.caller, name))
     }
 
     /// Returns a posted content as a request contains it in the place of its call.

@@ -132,7 +132,7 @@ impl LateTextInsertion<'_> {
             results.recall.load_texts(caller, deadline),
             results.noted_calls(deadline),
             results.pinned_results(&open, deadline),
-            results.late.load_posted(caller, true, deadline),
+            results.late.calls().load_posted(caller, true, deadline),
         );
         posted
     }
@@ -151,8 +151,10 @@ impl LateTextInsertion<'_> {
         // What a restart would forget is not put in: later requests would not contain the same prefix.
         let in_loops = self.results.late.delivers_in_loops();
         let ends_with_user = outline.ends_with_user_text || (in_loops && !outline.last_results.is_empty());
-        let may_add =
-            adds && ends_with_user && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
+        let may_add = adds
+            && ends_with_user
+            && self.results.recall.survives_restart()
+            && self.results.late.calls().has_posted(caller);
         // Most requests end here, without a wait.
         if !may_add && !self.results.recall.may_have_texts(caller) {
             return Ok(PlacedTexts::default());
@@ -254,7 +256,8 @@ impl LateTextInsertion<'_> {
             // A turn of the assistant follows: the model has seen these results.
             if place.is_answered {
                 let late = &self.results.late;
-                late.note_acknowledged(self.results.caller, appended.calls.iter().copied());
+                late.calls()
+                    .note_acknowledged(self.results.caller, appended.calls.iter().copied());
             }
         }
         Ok(texts)
@@ -293,9 +296,9 @@ impl LateTextInsertion<'_> {
             return None;
         }
         let (late, caller) = (&self.results.late, self.results.caller);
-        let found = late.read_posted(caller, &names, deadline).await.ok()?;
+        let found = late.calls().read_posted(caller, &names, deadline).await.ok()?;
         let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
-        let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
+        let read = late.calls().read_for_request(caller, &chosen, deadline).await.ok()?;
         let (mut texts, mut media, mut given, mut marks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (result, read) in chosen.iter().zip(read) {
             let Some((content, read, call)) = read.and_then(|(content, read)| {

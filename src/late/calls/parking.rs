@@ -3,6 +3,24 @@
 //! A result without an owner goes to the only call of its id. A second call may be recorded a moment later, so a match
 //! with a new call must stay unique for a while.
 
+use super::{
+    Calls, CallsState,
+    settling::{Post, PostOutcome, SettleOutcome},
+};
+use crate::{
+    clock,
+    late::{
+        LateError,
+        matching::NamedCall,
+        records::{ParkedResult, PostRefusal, PostedResult, call_names},
+        service::Service,
+        update::{LateUpdate, index_subject},
+    },
+    ledger::{CommitOutcome, CommitStep, Index, ROWS_MAX, Record, RecordKey, RecordKind},
+    table::RecordValue,
+    telemetry::dashboard::LateCallLabel,
+    writer::Subject,
+};
 use std::{
     collections::HashSet,
     sync::{Arc, Weak},
@@ -11,117 +29,102 @@ use std::{
 
 use tokio::{sync::Notify, time::sleep};
 
-use super::settling::{self, Post, PostOutcome, SettleOutcome};
-use crate::{
-    auth::Principal,
-    clock,
-    late::{
-        LateError, LateStore, LateStoreInner,
-        matching::NamedCall,
-        records::{ParkedResult, PostRefusal, PostedResult, call_names},
-        service::Service,
-        update::{LateUpdate, index_subject},
-    },
-    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
-    table::RecordValue,
-    telemetry::dashboard::LateCallLabel,
-    writer::Subject,
-};
-
 /// The time between two searches for parked results that have expired: 10 minutes.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Stores a result until its call is recorded.
-pub(in crate::late) async fn park_result(
-    late: &LateStore,
-    named: &NamedCall<'_>,
-    posted: PostedResult,
-) -> Result<PostOutcome, LateError> {
-    let now = clock::unix_time();
-    let key = ParkedResult::key(named.service.principal, call_names::parked_name(named));
-    let parked = ParkedResult {
-        call_id: named.call_id.to_vec(),
-        owner: named.owner,
-        session: named.session.map(<[u8]>::to_vec),
-        described: named.described.map(|(tool, input)| (tool.to_vec(), input)),
-        posted,
-    };
-    late.0
-        .parts
-        .record_owners
-        .note(RecordKind::Parked, named.service.principal);
-    let insert = late.0.parts.parked.insert_step(key, &parked, now);
-    let mut made_at = now;
-    if let CommitOutcome::Conflict(existing) = late.0.parts.ledger.commit(vec![insert], now).await? {
-        let record = existing.into_iter().flatten().next();
-        made_at = record.as_ref().map_or(now, |record| record.made_at);
-        let earlier = record.and_then(|record| ParkedResult::decode(&record.value));
-        // The first result wins, as it does for a recorded call.
-        if earlier.is_some_and(|earlier| earlier.posted.digest != parked.posted.digest) {
-            let (principal, reason) = (named.service.principal, PostRefusal::Conflict);
-            return settling::store_refused(late, principal, named, reason, &parked.posted, None).await;
-        }
-    } else {
-        let tool = named.described.map(|(tool, _)| tool);
-        let label = LateCallLabel::new(named.call_id, tool);
-        late.0.parts.telemetry.record_late_event_of("parked", label);
-    }
-    note_parked(late, key, &parked);
-    // The worker may have recorded the call just before, and then looked for parked results too early.
-    let remove = CommitStep::Remove { key, version: 1 };
-    let outcome = settling::settle_named(
-        late,
-        named,
-        Post {
-            posted: &parked.posted,
-            replaces: None,
-            parked_removal: Some(&remove),
-        },
-    )
-    .await?;
-    Ok(match outcome {
-        SettleOutcome::Done(post_outcome) => {
-            late.0.awaited.remove(&key);
-            post_outcome
-        }
-        SettleOutcome::TooEarly(at) => {
-            late.0.match_queue.add(call_names::call_index(named.call_id), at);
-            PostOutcome::Parked {
-                until: parked_until(late, made_at),
+impl Calls {
+    /// Stores a result until its call is recorded.
+    pub(in crate::late) async fn park_result(
+        &self,
+        named: &NamedCall<'_>,
+        posted: PostedResult,
+    ) -> Result<PostOutcome, LateError> {
+        let now = clock::unix_time();
+        let key = ParkedResult::key(named.service.principal, call_names::parked_name(named));
+        let parked = ParkedResult {
+            call_id: named.call_id.to_vec(),
+            owner: named.owner,
+            session: named.session.map(<[u8]>::to_vec),
+            described: named.described.map(|(tool, input)| (tool.to_vec(), input)),
+            posted,
+        };
+        self.0
+            .parts
+            .record_owners
+            .note(RecordKind::Parked, named.service.principal);
+        let insert = self.0.parts.parked.insert_step(key, &parked, now);
+        let mut made_at = now;
+        if let CommitOutcome::Conflict(existing) = self.0.parts.ledger.commit(vec![insert], now).await? {
+            let record = existing.into_iter().flatten().next();
+            made_at = record.as_ref().map_or(now, |record| record.made_at);
+            let earlier = record.and_then(|record| ParkedResult::decode(&record.value));
+            // The first result wins, as it does for a recorded call.
+            if earlier.is_some_and(|earlier| earlier.posted.digest != parked.posted.digest) {
+                let (principal, reason) = (named.service.principal, PostRefusal::Conflict);
+                return self.store_refused(principal, named, reason, &parked.posted, None).await;
             }
+        } else {
+            let tool = named.described.map(|(tool, _)| tool);
+            let label = LateCallLabel::new(named.call_id, tool);
+            self.0.parts.telemetry.record_late_event_of("parked", label);
         }
-        SettleOutcome::NotRecorded => PostOutcome::Parked {
-            until: parked_until(late, made_at),
-        },
-    })
-}
-
-/// Notes a parked result in memory, if it names its owner: a request of the owner may show its call.
-fn note_parked(late: &LateStore, key: RecordKey, parked: &ParkedResult) {
-    if let Some(owner) = parked.owner {
-        late.0.awaited.add(key, owner, &parked.call_id);
-    }
-}
-
-/// Notes that another replica has stored or removed a parked result.
-pub(in crate::late) async fn note_change(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
-    let records = late.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
-    match records.into_iter().flatten().next() {
-        Some(record) => {
-            if let Some(parked) = ParkedResult::decode(&record.value) {
-                note_parked(late, key, &parked);
+        self.note_parked(key, &parked);
+        // The worker may have recorded the call just before, and then looked for parked results too early.
+        let remove = CommitStep::Remove { key, version: 1 };
+        let outcome = self
+            .settle_named(
+                named,
+                Post {
+                    posted: &parked.posted,
+                    replaces: None,
+                    parked_removal: Some(&remove),
+                },
+            )
+            .await?;
+        Ok(match outcome {
+            SettleOutcome::Done(post_outcome) => {
+                self.0.awaited.remove(&key);
+                post_outcome
             }
-        }
-        None => late.0.awaited.remove(&key),
+            SettleOutcome::TooEarly(at) => {
+                self.0.match_queue.add(call_names::call_index(named.call_id), at);
+                PostOutcome::Parked {
+                    until: made_at + self.0.parts.settings.ttl,
+                }
+            }
+            SettleOutcome::NotRecorded => PostOutcome::Parked {
+                until: made_at + self.0.parts.settings.ttl,
+            },
+        })
     }
-    Ok(())
+
+    /// Notes a parked result in memory, if it names its owner: a request of the owner may show its call.
+    fn note_parked(&self, key: RecordKey, parked: &ParkedResult) {
+        if let Some(owner) = parked.owner {
+            self.0.awaited.add(key, owner, &parked.call_id);
+        }
+    }
+
+    /// Notes that another replica has stored or removed a parked result.
+    pub(in crate::late) async fn note_parked_change(&self, key: RecordKey) -> Result<(), LateError> {
+        let records = self.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
+        match records.into_iter().flatten().next() {
+            Some(record) => {
+                if let Some(parked) = ParkedResult::decode(&record.value) {
+                    self.note_parked(key, &parked);
+                }
+            }
+            None => self.0.awaited.remove(&key),
+        }
+        Ok(())
+    }
 }
 
 /// The settling of the parked results of an index.
 struct SettleParked(Index);
 
 impl LateUpdate for SettleParked {
-    type Feature = LateStoreInner;
+    type Feature = CallsState;
 
     fn subjects(&self) -> Vec<Subject> {
         vec![index_subject(self.0)]
@@ -135,77 +138,79 @@ impl LateUpdate for SettleParked {
         false
     }
 
-    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
-        let late = &LateStore(late);
-        settle_parked(late, self.0).await.map(|()| false)
+    async fn apply(&self, calls: Arc<CallsState>) -> Result<bool, LateError> {
+        let calls = Calls(calls);
+        calls.settle_parked(self.0).await.map(|()| false)
     }
 }
 
-/// Settles the parked results that name a call of this index, as far as their matches have settled.
-pub(in crate::late) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
-    // Another process may have parked the first result a moment ago, and would not find the call.
-    let is_shared = !late.0.parts.ledger.is_exclusive();
-    let may_wait = |service: &Service| {
-        is_shared
-            || late
-                .0
-                .parts
-                .record_owners
-                .may_have(RecordKind::Parked, service.principal)
-    };
-    // Most calls are recorded while no result is parked at all.
-    if !late.0.parts.services.iter().any(may_wait) {
-        return Ok(());
-    }
-    let records = late
-        .0
-        .parts
-        .ledger
-        .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
-    let mut last_error = None;
-    for record in records.await? {
-        let Some((service, parked)) = read_parked(late, &record) else {
-            continue;
+impl Calls {
+    /// Settles the parked results that name a call of this index, as far as their matches have settled.
+    pub(in crate::late) async fn settle_parked(&self, index: Index) -> Result<(), LateError> {
+        // Another process may have parked the first result a moment ago, and would not find the call.
+        let is_shared = !self.0.parts.ledger.is_exclusive();
+        let may_wait = |service: &Service| {
+            is_shared
+                || self
+                    .0
+                    .parts
+                    .record_owners
+                    .may_have(RecordKind::Parked, service.principal)
         };
-        let remove = record.remove_step();
-        let post = Post {
-            posted: &parked.posted,
-            replaces: None,
-            parked_removal: Some(&remove),
-        };
-        match settling::settle_named(late, &named_call(service, &parked), post).await {
-            Ok(SettleOutcome::Done(outcome)) => {
-                late.0.awaited.remove(&record.key);
-                tracing::debug!(?outcome, "a parked result was matched with its call");
-            }
-            Ok(SettleOutcome::TooEarly(at)) => late.0.match_queue.add(index, at),
-            Ok(SettleOutcome::NotRecorded) => {}
-            // An error of one result must not delay the others.
-            Err(error) => last_error = Some(error),
+        // Most calls are recorded while no result is parked at all.
+        if !self.0.parts.services.iter().any(may_wait) {
+            return Ok(());
         }
+        let records = self
+            .0
+            .parts
+            .ledger
+            .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
+        let mut last_error = None;
+        for record in records.await? {
+            let Some((service, parked)) = self.read_parked(&record) else {
+                continue;
+            };
+            let remove = record.remove_step();
+            let post = Post {
+                posted: &parked.posted,
+                replaces: None,
+                parked_removal: Some(&remove),
+            };
+            match self.settle_named(&named_call(service, &parked), post).await {
+                Ok(SettleOutcome::Done(outcome)) => {
+                    self.0.awaited.remove(&record.key);
+                    tracing::debug!(?outcome, "a parked result was matched with its call");
+                }
+                Ok(SettleOutcome::TooEarly(at)) => self.0.match_queue.add(index, at),
+                Ok(SettleOutcome::NotRecorded) => {}
+                // An error of one result must not delay the others.
+                Err(error) => last_error = Some(error),
+            }
+        }
+        last_error.map_or(Ok(()), Err)
     }
-    last_error.map_or(Ok(()), Err)
 }
 
 /// Settles what a restart has interrupted. Then settles what is due, and expires parked results: every ten minutes, and
 /// after `missed` changes of other replicas. Runs until the store is dropped.
-pub(in crate::late) async fn settle_and_expire(store: Weak<LateStoreInner>, missed: &Notify) {
+pub(in crate::late) async fn settle_and_expire(state: Weak<CallsState>, missed: &Notify) {
     let mut next_expiry = None;
     loop {
-        let Some(late) = store.upgrade().map(LateStore) else {
+        let Some(calls) = state.upgrade().map(Calls) else {
             return;
         };
         if next_expiry.is_none_or(|at| at <= clock::now()) {
-            expire_parked(&late).await;
+            calls.expire_parked().await;
             next_expiry = Some(clock::now() + EXPIRY_INTERVAL);
         }
         let now = clock::unix_time();
-        for index in late.0.match_queue.take_due(now) {
-            late.queue_update(SettleParked(index));
+        for index in calls.0.match_queue.take_due(now) {
+            calls.queue_update(SettleParked(index));
         }
-        let queue = Arc::clone(&late.0.match_queue);
+        let queue = Arc::clone(&calls.0.match_queue);
         // Dropped while waiting: this task must not keep the store alive.
-        drop(late);
+        drop(calls);
         let until_due = queue.first_due().map(|at| at.saturating_sub(now));
         let pause = until_due.unwrap_or(EXPIRY_INTERVAL).min(EXPIRY_INTERVAL);
         tokio::select! {
@@ -216,94 +221,87 @@ pub(in crate::late) async fn settle_and_expire(store: Weak<LateStoreInner>, miss
     }
 }
 
-/// Expires the parked results of every service that have waited too long. The others are noted in memory, and settled if
-/// their calls are recorded.
-async fn expire_parked(late: &LateStore) {
-    for service in late.services() {
-        if let Err(error) = expire_of_service(late, service).await {
-            tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
+impl Calls {
+    /// Expires the parked results of every service that have waited too long. The others are noted in memory, and settled if
+    /// their calls are recorded.
+    async fn expire_parked(&self) {
+        for service in &self.0.parts.services {
+            if let Err(error) = self.expire_of_service(service).await {
+                tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
+            }
         }
     }
-}
 
-/// Stores the parked results of a service that no call has claimed as refused ones, and settles the others. Then forgets
-/// those that the ledger has no longer.
-async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), LateError> {
-    // Before the search: what is parked meanwhile must stay.
-    let mut unseen = late.0.awaited.records_of(service.principal);
-    if late
-        .0
-        .parts
-        .record_owners
-        .may_have(RecordKind::Parked, service.principal)
-    {
-        search_parked(late, service, &mut unseen).await?;
-    }
-    forget_removed(late, unseen.into_iter().collect()).await
-}
-
-/// Expires or settles each parked result of a service, and removes its record from `unseen`.
-async fn search_parked(late: &LateStore, service: &Service, unseen: &mut HashSet<RecordKey>) -> Result<(), LateError> {
-    let (principal, mut after) = (*service.principal.as_bytes(), 0);
-    loop {
-        let now = clock::unix_time();
-        let records = late
+    /// Stores the parked results of a service that no call has claimed as refused ones, and settles the others. Then forgets
+    /// those that the ledger has no longer.
+    async fn expire_of_service(&self, service: &Service) -> Result<(), LateError> {
+        // Before the search: what is parked meanwhile must stay.
+        let mut unseen = self.0.awaited.records_of(service.principal);
+        if self
             .0
             .parts
-            .ledger
-            .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
-        let page = records.await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
-        after = *last;
-        for (_, record) in &page {
-            unseen.remove(&record.key);
-            let Some((service, parked)) = read_parked(late, record) else {
-                continue;
+            .record_owners
+            .may_have(RecordKind::Parked, service.principal)
+        {
+            self.search_parked(service, &mut unseen).await?;
+        }
+        self.forget_removed(unseen.into_iter().collect()).await
+    }
+
+    /// Expires or settles each parked result of a service, and removes its record from `unseen`.
+    async fn search_parked(&self, service: &Service, unseen: &mut HashSet<RecordKey>) -> Result<(), LateError> {
+        let (principal, mut after) = (*service.principal.as_bytes(), 0);
+        loop {
+            let now = clock::unix_time();
+            let records = self
+                .0
+                .parts
+                .ledger
+                .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
+            let page = records.await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
             };
-            if parked_until(late, record.made_at) <= now {
-                let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
-                let remove = record.remove_step();
-                settling::store_refused(late, service.principal, &named, reason, &parked.posted, Some(&remove)).await?;
-                late.0.awaited.remove(&record.key);
-                continue;
-            }
-            note_parked(late, record.key, &parked);
-            if let Err(error) = settle_parked(late, call_names::call_index(&parked.call_id)).await {
-                // The others must not wait for it.
-                tracing::warn!(%error, "failed to settle a parked result: trying again in ten minutes");
+            after = *last;
+            for (_, record) in &page {
+                unseen.remove(&record.key);
+                let Some((service, parked)) = self.read_parked(record) else {
+                    continue;
+                };
+                if record.made_at + self.0.parts.settings.ttl <= now {
+                    let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
+                    let remove = record.remove_step();
+                    self.store_refused(service.principal, &named, reason, &parked.posted, Some(&remove))
+                        .await?;
+                    self.0.awaited.remove(&record.key);
+                    continue;
+                }
+                self.note_parked(record.key, &parked);
+                if let Err(error) = self.settle_parked(call_names::call_index(&parked.call_id)).await {
+                    // The others must not wait for it.
+                    tracing::warn!(%error, "failed to settle a parked result: trying again in ten minutes");
+                }
             }
         }
     }
-}
 
-/// Removes those of the records from memory that the ledger has no longer: other replicas have removed them.
-async fn forget_removed(late: &LateStore, records: Vec<RecordKey>) -> Result<(), LateError> {
-    for chunk in records.chunks(ROWS_MAX) {
-        let read = late.0.parts.ledger.read(chunk.to_vec(), clock::unix_time()).await?;
-        for (key, _) in chunk.iter().zip(read).filter(|(_, record)| record.is_none()) {
-            late.0.awaited.remove(key);
+    /// Removes those of the records from memory that the ledger has no longer: other replicas have removed them.
+    async fn forget_removed(&self, records: Vec<RecordKey>) -> Result<(), LateError> {
+        for chunk in records.chunks(ROWS_MAX) {
+            let read = self.0.parts.ledger.read(chunk.to_vec(), clock::unix_time()).await?;
+            for (key, _) in chunk.iter().zip(read).filter(|(_, record)| record.is_none()) {
+                self.0.awaited.remove(key);
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Returns the time until which a result that was parked at `made_at` waits for its call.
-pub(in crate::late) fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
-    made_at + late.0.parts.settings.ttl
-}
-
-/// Decodes a parked result. Returns `None` if its service is no longer configured: the result then expires.
-fn read_parked<'s>(late: &'s LateStore, record: &Record) -> Option<(&'s Service, ParkedResult)> {
-    let principal = Principal::from_bytes(record.key.principal);
-    let service = late
-        .0
-        .parts
-        .services
-        .iter()
-        .find(|service| service.principal == principal)?;
-    Some((service, ParkedResult::decode(&record.value)?))
+    /// Decodes a parked result. Returns `None` if its service is no longer configured: the result then expires.
+    fn read_parked(&self, record: &Record) -> Option<(&Service, ParkedResult)> {
+        let mut services = self.0.parts.services.iter();
+        let service = services.find(|service| service.principal == record.key.owner())?;
+        Some((service, ParkedResult::decode(&record.value)?))
+    }
 }
 
 fn named_call<'n>(service: &'n Service, parked: &'n ParkedResult) -> NamedCall<'n> {

@@ -18,7 +18,7 @@ const RESULTS_MAX: usize = 65_536;
 
 /// Posted results by principal.
 #[derive(Clone, Debug)]
-pub(in crate::late) struct PostedResults(DigestCache<Principal, Arc<Mutex<ResultsOfPrincipal>>>);
+pub(super) struct PostedResults(DigestCache<Principal, Arc<Mutex<ResultsOfPrincipal>>>);
 
 /// Posted results of one principal.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct ResultsOfPrincipal {
 
 /// A reading of all results of one principal, page by page.
 #[derive(Debug)]
-pub(in crate::late) struct Reading {
+pub(super) struct Reading {
     number: u64,
     /// The state of the ledger when it began.
     stamp: Option<ChangeStamp>,
@@ -55,12 +55,12 @@ pub(in crate::late) struct Reading {
 
 impl Reading {
     /// Returns the place in the ledger after which the next page begins.
-    pub(in crate::late) const fn after(&self) -> u64 {
+    pub(super) const fn after(&self) -> u64 {
         self.after
     }
 
     /// Adds a page.
-    pub(in crate::late) fn add_page(&mut self, records: &[PlacedRecord]) {
+    pub(super) fn add_page(&mut self, records: &[PlacedRecord]) {
         self.after = records.last().map_or(self.after, |(place, _)| *place);
         let known = |(_, record): &PlacedRecord| (record.key.name, KnownResult::of_record(record));
         self.found.extend(records.iter().map(known));
@@ -108,7 +108,7 @@ impl Default for PostedResults {
 
 impl PostedResults {
     /// Returns the number of waiting results of all principals in memory.
-    pub(in crate::late) fn total_count(&self) -> usize {
+    pub(super) fn total_count(&self) -> usize {
         self.0.iter().map(|(_, known)| lock_known(&known).waiting).sum()
     }
 
@@ -117,7 +117,7 @@ impl PostedResults {
     ///
     /// `stamp` is the state of the ledger now: the reading must not begin before it was taken. With `is_fresh` all are read
     /// anew.
-    pub(in crate::late) fn begin_read(
+    pub(super) fn begin_read(
         &self,
         principal: Principal,
         stamp: Option<ChangeStamp>,
@@ -143,7 +143,7 @@ impl PostedResults {
     }
 
     /// Keeps a reading that a timeout has ended, for the next request.
-    pub(in crate::late) fn keep_unfinished(&self, principal: Principal, reading: Reading) {
+    pub(super) fn keep_unfinished(&self, principal: Principal, reading: Reading) {
         self.update_known(principal, |known| {
             let is_further = |other: &Reading| other.after >= reading.after;
             if !known.unfinished.as_ref().is_some_and(is_further) {
@@ -154,7 +154,7 @@ impl PostedResults {
 
     /// Replaces the results by those that were read, unless a reading that began later has done so. What this process has
     /// changed since the reading began is newer, and stays.
-    pub(in crate::late) fn end_read(&self, principal: Principal, reading: Reading) {
+    pub(super) fn end_read(&self, principal: Principal, reading: Reading) {
         self.update_known(principal, |known| {
             if known.last_read > reading.number {
                 return;
@@ -174,7 +174,7 @@ impl PostedResults {
     }
 
     /// Adds a waiting result.
-    pub(in crate::late) fn add(&self, principal: Principal, name: RecordName, until: Moment) {
+    pub(super) fn add(&self, principal: Principal, name: RecordName, until: Moment) {
         self.update_known(principal, |known| {
             let result = known.own_change(ResultState::Waiting, until);
             match known.results.get_mut(&name) {
@@ -191,12 +191,12 @@ impl PostedResults {
     }
 
     /// Notes that the caller has received a result.
-    pub(in crate::late) fn mark_received(&self, principal: Principal, name: RecordName, until: Moment) {
+    pub(super) fn mark_received(&self, principal: Principal, name: RecordName, until: Moment) {
         self.change_state(principal, name, (ResultState::Received, until));
     }
 
     /// Notes that the service of a result has withdrawn it.
-    pub(in crate::late) fn forget(&self, principal: Principal, name: RecordName, until: Moment) {
+    pub(super) fn forget(&self, principal: Principal, name: RecordName, until: Moment) {
         self.change_state(principal, name, (ResultState::Withdrawn, until));
     }
 
@@ -215,7 +215,7 @@ impl PostedResults {
     }
 
     /// Notes that a client's answer, by its hash, contains the posted result already.
-    pub(in crate::late) fn note_contained(&self, principal: Principal, name: RecordName, answer: u64) {
+    pub(super) fn note_contained(&self, principal: Principal, name: RecordName, answer: u64) {
         self.update_known(principal, |known| {
             if let Some(result) = known.results.get_mut(&name) {
                 result.contained_in = Some(answer);
@@ -224,7 +224,7 @@ impl PostedResults {
     }
 
     /// Returns `true` if this result waits.
-    pub(in crate::late) fn is_waiting(&self, principal: Principal, name: &RecordName) -> bool {
+    pub(super) fn is_waiting(&self, principal: Principal, name: &RecordName) -> bool {
         let known = self.0.get(&principal);
         known.is_some_and(|known| {
             lock_known(&known)
@@ -235,7 +235,7 @@ impl PostedResults {
     }
 
     /// Returns at most `limit` waiting results, those that expire last first.
-    pub(in crate::late) fn newest_waiting(&self, principal: Principal, limit: usize) -> Vec<RecordName> {
+    pub(super) fn newest_waiting(&self, principal: Principal, limit: usize) -> Vec<RecordName> {
         let Some(known) = self.0.get(&principal) else {
             return Vec::new();
         };
@@ -248,7 +248,7 @@ impl PostedResults {
     }
 
     /// Returns `true` if the principal has a result that has not expired, whether received or not.
-    pub(in crate::late) fn has_any(&self, principal: Principal, now: Moment) -> bool {
+    pub(super) fn has_any(&self, principal: Principal, now: Moment) -> bool {
         let Some(known) = self.0.get(&principal) else {
             return false;
         };
@@ -258,7 +258,7 @@ impl PostedResults {
     }
 
     /// Returns those of the names that have a posted result. Each comes with the hash of an answer that contains it.
-    pub(in crate::late) fn known_posted(
+    pub(super) fn known_posted(
         &self,
         principal: Principal,
         names: impl Iterator<Item = RecordName>,
@@ -275,7 +275,7 @@ impl PostedResults {
     }
 
     /// Returns the number of waiting results, without those that have expired.
-    pub(in crate::late) fn count_waiting(&self, principal: Principal, now: Moment) -> usize {
+    pub(super) fn count_waiting(&self, principal: Principal, now: Moment) -> usize {
         let Some(known) = self.0.get(&principal) else { return 0 };
         let mut known = lock_known(&known);
         known.forget_expired(now);

@@ -1,16 +1,17 @@
 //! Requests of tool services: a posted result, its withdrawal, and a heartbeat of a call that still runs.
 
 use super::{
-    parking,
-    request_marks::is_in_request,
-    settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
+    Calls,
+    settling::{Post, PostOutcome, SettleOutcome},
 };
 use crate::{
     clock,
     late::{
-        LateError, LateStore, intents,
+        LateError,
+        changes::LateChange,
         matching::{self, NamedCall},
-        records::{PostedResult, RecordedCall, RecordedCallState},
+        named_calls::MatchedCall,
+        records::{PostedResult, RecordedCallState},
     },
     ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
     repair::is_strong,
@@ -35,7 +36,7 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
-impl LateStore {
+impl Calls {
     /// Stores a result that a tool service posts for a call, or parks it until the call is recorded. It is durable on
     /// return, where the ledger is.
     ///
@@ -54,7 +55,7 @@ impl LateStore {
             replaces,
             parked_removal: None,
         };
-        match settling::settle_named(self, named, post).await? {
+        match self.settle_named(named, post).await? {
             SettleOutcome::Done(outcome) => return Ok(outcome),
             // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
             SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
@@ -64,7 +65,7 @@ impl LateStore {
         }
         // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
         if is_strong(named.call_id, b"") {
-            parking::park_result(self, named, posted).await
+            self.park_result(named, posted).await
         } else {
             Ok(PostOutcome::Unknown)
         }
@@ -84,87 +85,71 @@ pub enum WithdrawOutcome {
     Unknown,
 }
 
-impl LateStore {
+impl Calls {
     /// Withdraws a posted result that no request contains yet: the call waits again.
     pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
         self.0.parts.await_call(named.call_id).await;
-        retry_conflicts(|| try_withdraw(self, named)).await
+        retry_conflicts(|| self.try_withdraw(named)).await
     }
-}
 
-/// Withdraws a posted result that no request contains yet. Returns `None` if another writer changed its call first.
-async fn try_withdraw(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<WithdrawOutcome>, LateError> {
-    let now = clock::unix_time();
-    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
-        MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
-        MatchedCall::Several => return Ok(Some(WithdrawOutcome::Ambiguous)),
-        MatchedCall::One(found) => (found.record, found.value),
-    };
-    let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
-    if !is_settled || is_in_request(late, &record, &call) {
-        return Ok(Some(WithdrawOutcome::Refused));
+    /// Withdraws a posted result that no request contains yet. Returns `None` if another writer changed its call first.
+    async fn try_withdraw(&self, named: &NamedCall<'_>) -> Result<Option<WithdrawOutcome>, LateError> {
+        let now = clock::unix_time();
+        let (record, mut call) = match self.0.parts.find_call(named, None, now).await? {
+            MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
+            MatchedCall::Several => return Ok(Some(WithdrawOutcome::Ambiguous)),
+            MatchedCall::One(found) => (found.record, found.value),
+        };
+        let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
+        if !is_settled || self.is_in_request(&record, &call) {
+            return Ok(Some(WithdrawOutcome::Refused));
+        }
+        call.state = RecordedCallState::Open;
+        (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
+        let mut steps = vec![self.0.parts.calls.replace_step(&record, &call)];
+        let change = LateChange::Withdrawn(record.key, &call);
+        steps.extend(self.0.listeners.join(change, now).await?.steps);
+        let of_kind = |kind| RecordKey { kind, ..record.key };
+        let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+        let existing = self.0.parts.ledger.read(related.to_vec(), now).await?;
+        steps.extend(existing.iter().flatten().map(Record::remove_step));
+        if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            let principal = record.key.owner();
+            self.0.posted.forget(principal, record.key.name, record.expires_at);
+            let label = LateCallLabel::new(&call.id, Some(&call.tool));
+            self.0.parts.telemetry.record_late_event_of("withdrawn", label);
+            return Ok(Some(WithdrawOutcome::Withdrawn));
+        }
+        Ok(None)
     }
-    call.state = RecordedCallState::Open;
-    (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
-    let mut steps = vec![late.0.parts.calls.replace_step(&record, &call)];
-    steps.extend(intents::reopen_with_call(&late.0.parts, record.key, &call, now).await?);
-    let of_kind = |kind| RecordKey { kind, ..record.key };
-    let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
-    let existing = late.0.parts.ledger.read(related.to_vec(), now).await?;
-    steps.extend(existing.iter().flatten().map(Record::remove_step));
-    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
-        let principal = record.key.owner();
-        late.0.posted.forget(principal, record.key.name, record.expires_at);
-        let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.parts.telemetry.record_late_event_of("withdrawn", label);
-        return Ok(Some(WithdrawOutcome::Withdrawn));
-    }
-    Ok(None)
-}
 
-/// Extends the deadline of a call, unless it waits for no result any more. Returns `true` if it did.
-pub(in crate::late) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment) -> bool {
-    if matching::is_terminal(call) || call.expires_at <= now {
-        return false;
-    }
-    let max_duration = late.0.parts.settings.tool_settings(&call.tool).max_duration;
-    call.heartbeat_at = now;
-    // Never shortened: the configuration may have changed since the call was recorded.
-    call.deadline = call
-        .deadline
-        .max(now + max_duration.unwrap_or(late.0.parts.settings.ttl));
-    call.expires_at = call.expires_at.max(call.deadline);
-    true
-}
-
-impl LateStore {
     /// Extends the deadline of a call on which its service still works.
     pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
         self.0.parts.await_call(named.call_id).await;
-        retry_conflicts(|| try_extend(self, named)).await
+        retry_conflicts(|| self.try_extend(named)).await
     }
-}
 
-/// Extends the deadline of a call on which its service still works. Returns `None` if another writer changed it first.
-async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
-    let now = clock::unix_time();
-    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
-        MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),
-        MatchedCall::Several => return Ok(Some(HeartbeatOutcome::Ambiguous)),
-        MatchedCall::One(found) => (found.record, found.value),
-    };
-    if matching::is_terminal(&call) {
-        return Ok(Some(HeartbeatOutcome::Terminal));
+    /// Extends the deadline of a call on which its service still works. Returns `None` if another writer changed it first.
+    async fn try_extend(&self, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
+        let now = clock::unix_time();
+        let (record, mut call) = match self.0.parts.find_call(named, None, now).await? {
+            MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),
+            MatchedCall::Several => return Ok(Some(HeartbeatOutcome::Ambiguous)),
+            MatchedCall::One(found) => (found.record, found.value),
+        };
+        if matching::is_terminal(&call) {
+            return Ok(Some(HeartbeatOutcome::Terminal));
+        }
+        if call.expires_at <= now {
+            return Ok(Some(HeartbeatOutcome::Expired));
+        }
+        matching::extend_call(self.0.parts.run_limit(&call.tool), &mut call, now);
+        let deadline = call.deadline;
+        let steps = vec![self.0.parts.calls.replace_step(&record, &call)];
+        if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            self.0.listeners.note(LateChange::Heartbeat(record.key), now);
+            return Ok(Some(HeartbeatOutcome::Extended { deadline }));
+        }
+        Ok(None)
     }
-    if call.expires_at <= now {
-        return Ok(Some(HeartbeatOutcome::Expired));
-    }
-    extend_call(late, &mut call, now);
-    let deadline = call.deadline;
-    let steps = vec![late.0.parts.calls.replace_step(&record, &call)];
-    if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
-        late.0.watched_lanes.note_heartbeat(&record.key);
-        return Ok(Some(HeartbeatOutcome::Extended { deadline }));
-    }
-    Ok(None)
 }

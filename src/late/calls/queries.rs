@@ -1,11 +1,7 @@
 //! Reads of recorded calls and their posted results, for exchanges and for the ledger API.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
-
 use super::{
-    FoundResult,
+    Calls, FoundResult,
     posted_results::{Reading, delivery_value},
     read_result::ReadResult,
 };
@@ -13,7 +9,7 @@ use crate::{
     auth::{Caller, Principal},
     clock,
     late::{
-        LateError, LateStore,
+        LateError,
         contents::{NamedResult, posted_call, whole_content},
         matching,
         page::{ListCursor, Page, PageScan},
@@ -27,6 +23,9 @@ use crate::{
     session::LaneId,
     table::{RecordValue, Stored},
 };
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
 
 /// Timeout of the read behind [`LateStore::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,7 +53,7 @@ pub enum FoundCall {
     Open(Box<NamedCallRecord>),
 }
 
-impl LateStore {
+impl Calls {
     /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,
     /// else by its id, lane, tool and input.
     pub async fn find_calls(
@@ -64,7 +63,7 @@ impl LateStore {
         wanted: &[CallQuery],
         by: Instant,
     ) -> Result<Vec<Option<FoundCall>>, Unread> {
-        if !self.is_used() || wanted.is_empty() {
+        if !self.0.parts.is_used() || wanted.is_empty() {
             return Ok(wanted.iter().map(|_| None).collect());
         }
         let mut found: Vec<Option<FoundCall>> = wanted.iter().map(|_| None).collect();
@@ -116,7 +115,7 @@ fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) 
     }
 }
 
-impl LateStore {
+impl Calls {
     /// Returns one page of the caller's calls: those with results in posting order, those that still run in the order of
     /// their recording. The first page is after 0.
     pub async fn list_calls(
@@ -137,46 +136,51 @@ impl LateStore {
             principal,
             place: after,
         };
-        let mut scan = PageScan::of_caller(self, (kind, ROWS_MAX), after, limit.clamp(1, ROWS_MAX), now);
+        let mut scan = PageScan::of_caller(
+            &*self.0.parts.ledger,
+            (kind, ROWS_MAX),
+            after,
+            limit.clamp(1, ROWS_MAX),
+            now,
+        );
         while let Some(batch) = scan.next_batch().await? {
-            for (place, call) in listed_calls(self, caller, filter, batch, now).await? {
+            for (place, call) in self.listed_calls(caller, filter, batch, now).await? {
                 scan.add_row(place, call);
             }
         }
         Ok(scan.into_page().map_next(|next| next.place))
     }
-}
 
-/// Returns those calls of a batch of records that the filter wants, each with its place.
-async fn listed_calls(
-    late: &LateStore,
-    caller: Caller,
-    filter: CallFilter,
-    batch: Vec<PlacedRecord>,
-    now: Moment,
-) -> Result<Vec<(u64, NamedCallRecord)>, LateError> {
-    let of_session = |call: &RecordedCall| filter.session.is_none() || call.session == filter.session;
-    if filter.is_open {
-        let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
-        let open = batch.into_iter().filter_map(|(place, record)| {
-            let call = RecordedCall::decode(&record.value).filter(runs)?;
-            Some((place, (record.key.name, call)))
+    /// Returns those calls of a batch of records that the filter wants, each with its place.
+    async fn listed_calls(
+        &self,
+        caller: Caller,
+        filter: CallFilter,
+        batch: Vec<PlacedRecord>,
+        now: Moment,
+    ) -> Result<Vec<(u64, NamedCallRecord)>, LateError> {
+        let of_session = |call: &RecordedCall| filter.session.is_none() || call.session == filter.session;
+        if filter.is_open {
+            let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
+            let open = batch.into_iter().filter_map(|(place, record)| {
+                let call = RecordedCall::decode(&record.value).filter(runs)?;
+                Some((place, (record.key.name, call)))
+            });
+            return Ok(open.collect());
+        }
+        let waiting = batch
+            .iter()
+            .filter(|(_, record)| record.value != delivery_value::RECEIVED);
+        let (places, names): (Vec<u64>, Vec<RecordName>) =
+            waiting.map(|(place, record)| (*place, record.key.name)).unzip();
+        let records = read_all(&*self.0.parts.ledger, call_keys(caller, &names), now).await?;
+        let posted = places.into_iter().zip(&records).filter_map(|(place, record)| {
+            let call = posted_call(record.as_ref()?)?;
+            of_session(&call.1).then_some((place, call))
         });
-        return Ok(open.collect());
+        Ok(posted.collect())
     }
-    let waiting = batch
-        .iter()
-        .filter(|(_, record)| record.value != delivery_value::RECEIVED);
-    let (places, names): (Vec<u64>, Vec<RecordName>) = waiting.map(|(place, record)| (*place, record.key.name)).unzip();
-    let records = read_all(&*late.0.parts.ledger, call_keys(caller, &names), now).await?;
-    let posted = places.into_iter().zip(&records).filter_map(|(place, record)| {
-        let call = posted_call(record.as_ref()?)?;
-        of_session(&call.1).then_some((place, call))
-    });
-    Ok(posted.collect())
-}
 
-impl LateStore {
     /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
     pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
@@ -232,7 +236,7 @@ impl LateStore {
     /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
     /// have acknowledged a result before this one was told of it.
     pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
-        if !self.is_used() || !caller.is_authenticated() {
+        if !self.0.parts.is_used() || !caller.is_authenticated() {
             return Ok(());
         }
         if is_patient {
@@ -246,7 +250,7 @@ impl LateStore {
 }
 
 /// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
-async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
+async fn read_all_posted(late: &Calls, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
     let principal = caller.principal();
     let may_have = late.0.parts.record_owners.may_have(RecordKind::Delivery, principal);
     // Anyone can send an invented credential: only a verified caller's results are read.
@@ -277,7 +281,7 @@ async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: I
 }
 
 /// Reads the pages of a reading that it lacks.
-async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Reading, by: Instant) -> Result<(), Unread> {
+async fn read_pages(late: &Calls, principal: Principal, reading: &mut Reading, by: Instant) -> Result<(), Unread> {
     // Healthy requests must not wait for a failed ledger one after the other.
     let until = late.0.load_cooldowns.get(&principal);
     if until.is_some_and(|until| clock::now() < until) {
@@ -301,7 +305,7 @@ async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Readin
     }
 }
 
-impl LateStore {
+impl Calls {
     /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
     pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
         // The caller asks for nothing else, so that a cooldown does not count.

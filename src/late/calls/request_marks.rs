@@ -1,15 +1,11 @@
 //! Marks of posted results that requests contain: from then on no service corrects or withdraws them, in any process.
 
-use std::collections::HashSet;
-
-use tokio::time::{Instant, timeout_at};
-
-use super::read_result::ReadResult;
+use super::{Calls, read_result::ReadResult};
 use crate::{
     auth::Caller,
     clock,
     late::{
-        LateError, LateStore,
+        LateError,
         contents::{NamedResult, posted_call, whole_content},
         records::{PostedResult, RecordedCall},
     },
@@ -19,8 +15,11 @@ use crate::{
     },
     table::RecordValue,
 };
+use std::collections::HashSet;
 
-impl LateStore {
+use tokio::time::{Instant, timeout_at};
+
+impl Calls {
     /// Reads these results once more, with their contents, for a request that is to contain them. An entry is `None` if its
     /// result has changed meanwhile, or its content has expired.
     pub async fn read_for_request(
@@ -60,7 +59,7 @@ impl LateStore {
     /// In a ledger of this process alone a failed write is no obstacle: the mark is kept in memory, where every correction
     /// finds it.
     pub async fn mark_in_request(&self, results: &[ReadResult], by: Instant) -> Result<HashSet<RecordName>, Unread> {
-        if let Ok(Ok(marked)) = timeout_at(by, write_marks(self, results)).await {
+        if let Ok(Ok(marked)) = timeout_at(by, self.write_marks(results)).await {
             return Ok(marked);
         }
         if !self.0.parts.ledger.is_exclusive() {
@@ -71,46 +70,42 @@ impl LateStore {
         }
         Ok(results.iter().map(|result| *result.call()).collect())
     }
-}
 
-/// Returns `true` if a request contains the posted result of a call, so that it cannot change any more.
-pub(in crate::late) fn is_in_request(late: &LateStore, record: &Record, call: &RecordedCall) -> bool {
-    let digest = |posted: &PostedResult| posted.digest;
-    let is_noted = || late.0.in_requests.get(&record.key) == call.posted.as_ref().map(digest);
-    call.posted.is_some() && !call.is_withheld && (call.is_in_request || is_noted())
-}
-
-async fn write_marks(late: &LateStore, results: &[ReadResult]) -> Result<HashSet<RecordName>, LateError> {
-    // They were read a moment ago, so that mostly no second read is needed.
-    if let Some(marked) = try_marks(late, results, clock::unix_time()).await? {
-        return Ok(marked);
+    /// Returns `true` if a request contains the posted result of a call, so that it cannot change any more.
+    pub(in crate::late) fn is_in_request(&self, record: &Record, call: &RecordedCall) -> bool {
+        let digest = |posted: &PostedResult| posted.digest;
+        let is_noted = || self.0.in_requests.get(&record.key) == call.posted.as_ref().map(digest);
+        call.posted.is_some() && !call.is_withheld && (call.is_in_request || is_noted())
     }
-    retry_conflicts(|| async {
-        let now = clock::unix_time();
-        // Another writer has changed a call: its result may be the same all the same.
-        let keys = results.iter().map(|result| *result.key()).collect();
-        let records = read_all(&*late.0.parts.ledger, keys, now).await?;
-        let read = |record: Record| ReadResult::of_call(&record, &RecordedCall::decode(&record.value)?);
-        let found = records.into_iter().map(|record| record.and_then(read));
-        let same = results
-            .iter()
-            .zip(found)
-            .filter_map(|(before, found)| found.filter(|found| found.digest() == before.digest()));
-        try_marks(late, &same.collect::<Vec<_>>(), now).await
-    })
-    .await
-}
 
-/// Marks results, and returns the names of their calls. Returns `None` if another writer has changed one of them.
-async fn try_marks(
-    late: &LateStore,
-    results: &[ReadResult],
-    now: Moment,
-) -> Result<Option<HashSet<RecordName>>, LateError> {
-    // A body may show one call twice.
-    let mut seen = HashSet::new();
-    let marks = results.iter().filter(|result| seen.insert(*result.call()));
-    let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
-    let is_done = marks.is_empty() || late.0.parts.ledger.commit(marks, now).await? == CommitOutcome::Done;
-    Ok(is_done.then_some(seen))
+    async fn write_marks(&self, results: &[ReadResult]) -> Result<HashSet<RecordName>, LateError> {
+        // They were read a moment ago, so that mostly no second read is needed.
+        if let Some(marked) = self.try_marks(results, clock::unix_time()).await? {
+            return Ok(marked);
+        }
+        retry_conflicts(|| async {
+            let now = clock::unix_time();
+            // Another writer has changed a call: its result may be the same all the same.
+            let keys = results.iter().map(|result| *result.key()).collect();
+            let records = read_all(&*self.0.parts.ledger, keys, now).await?;
+            let read = |record: Record| ReadResult::of_call(&record, &RecordedCall::decode(&record.value)?);
+            let found = records.into_iter().map(|record| record.and_then(read));
+            let same = results
+                .iter()
+                .zip(found)
+                .filter_map(|(before, found)| found.filter(|found| found.digest() == before.digest()));
+            self.try_marks(&same.collect::<Vec<_>>(), now).await
+        })
+        .await
+    }
+
+    /// Marks results, and returns the names of their calls. Returns `None` if another writer has changed one of them.
+    async fn try_marks(&self, results: &[ReadResult], now: Moment) -> Result<Option<HashSet<RecordName>>, LateError> {
+        // A body may show one call twice.
+        let mut seen = HashSet::new();
+        let marks = results.iter().filter(|result| seen.insert(*result.call()));
+        let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
+        let is_done = marks.is_empty() || self.0.parts.ledger.commit(marks, now).await? == CommitOutcome::Done;
+        Ok(is_done.then_some(seen))
+    }
 }

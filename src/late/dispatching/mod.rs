@@ -3,10 +3,11 @@
 pub mod webhooks;
 
 use super::{
-    LateError, LateStore, LateStoreInner,
-    cancels::{self, CancelReply, PreparedCancel},
+    LateError,
+    cancels::{CancelReply, Cancels, PreparedCancel},
     events::{self, JudgedEvent},
-    outbox::{self, DueMessage, pause_after},
+    outbox::{self, DueMessage, Outbox, pause_after},
+    parts::LateParts,
     records::{EventKind, EventSubject, OutgoingRecord, Purpose, RecordedCall, message_id},
 };
 use crate::{
@@ -35,8 +36,15 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(30);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The sender's side of the outbox. It does not keep the store alive.
-#[derive(Clone, Debug)]
-pub struct Dispatcher(Weak<LateStoreInner>);
+#[derive(Clone)]
+pub struct Dispatcher(Weak<Dispatching>);
+
+/// The features whose messages are sent.
+pub(super) struct Dispatching {
+    parts: Arc<LateParts>,
+    outbox: Outbox,
+    cancels: Cancels,
+}
 
 /// A message that is ready to be sent.
 #[derive(Clone)]
@@ -73,33 +81,43 @@ pub enum SendOutcome {
     Failed,
 }
 
-impl Dispatcher {
-    /// Returns the dispatcher of a store.
-    pub fn of_store(late: &LateStore) -> Self {
-        Self(Arc::downgrade(&late.0))
+impl Dispatching {
+    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox, cancels: &Cancels) -> Arc<Self> {
+        Arc::new(Self {
+            parts: Arc::clone(parts),
+            outbox: outbox.clone(),
+            cancels: cancels.clone(),
+        })
     }
 
+    /// Returns the dispatcher of these messages.
+    pub(super) fn dispatcher(self: &Arc<Self>) -> Dispatcher {
+        Dispatcher(Arc::downgrade(self))
+    }
+}
+
+impl Dispatcher {
     /// Waits for a message that is due and has a place at its receiver, and prepares it. It keeps the place until
     /// [`finish`](Self::finish) or [`postpone`](Self::postpone). Returns `None` once the store is dropped.
     pub async fn next_message(&self) -> Option<PreparedMessage> {
         loop {
-            let late = LateStore(self.0.upgrade()?);
-            if late.0.outbox.due().wants_reload()
-                && let Err(error) = load(&late).await
+            let sending = self.0.upgrade()?;
+            if sending.outbox.due().wants_reload()
+                && let Err(error) = sending.load().await
             {
                 tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
-                late.0.outbox.due().reload_after(LEDGER_PAUSE);
+                sending.outbox.due().reload_after(LEDGER_PAUSE);
             }
-            let next_silence = cancels::note_silence(&late);
-            if let Some(due) = late.0.outbox.due().take_due() {
-                if let Some(prepared) = prepare_due(&late, due).await {
+            let next_silence = sending.cancels.note_silence();
+            if let Some(due) = sending.outbox.due().take_due() {
+                if let Some(prepared) = sending.prepare_due(due).await {
                     return Some(prepared);
                 }
                 continue;
             }
-            let outbox = late.0.outbox.clone();
+            let outbox = sending.outbox.clone();
             // Dropped while waiting: the sender must not keep the store alive.
-            drop(late);
+            drop(sending);
             let first = [outbox.due().first_due(), next_silence].into_iter().flatten().min();
             let until = first.unwrap_or_else(far).min(far());
             tokio::select! {
@@ -111,8 +129,8 @@ impl Dispatcher {
 
     /// Notes that the try of a message begins: it is not overdue any more.
     pub fn note_try(&self, message: &PreparedMessage) {
-        if let Some(late) = self.0.upgrade().map(LateStore) {
-            late.0.outbox.due().forget_untried(&message.key);
+        if let Some(sending) = self.0.upgrade() {
+            sending.outbox.due().forget_untried(&message.key);
         }
     }
 
@@ -124,43 +142,43 @@ impl Dispatcher {
             .0
             .upgrade()
             .zip(since)
-            .map_or(0, |(late, since)| late.outbox.due().overdue(since));
+            .map_or(0, |(sending, since)| sending.outbox.due().overdue(since));
         u64::try_from(overdue).unwrap_or(u64::MAX)
     }
 
     /// Notes the end of a try.
     pub async fn finish(&self, message: &PreparedMessage, outcome: SendOutcome) {
-        let Some(late) = self.0.upgrade().map(LateStore) else {
+        let Some(sending) = self.0.upgrade() else {
             return;
         };
-        if let Err(error) = finish(&late, message, outcome).await {
+        if let Err(error) = sending.finish(message, outcome).await {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
-            late.0.outbox.due().schedule(message.key, LEDGER_PAUSE);
+            sending.outbox.due().schedule(message.key, LEDGER_PAUSE);
         }
-        late.0.outbox.due().free_place(&message.key);
+        sending.outbox.due().free_place(&message.key);
     }
 
     /// Sends a message later, which does not count as a try.
     pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
-        if let Some(late) = self.0.upgrade().map(LateStore) {
-            late.0.outbox.due().schedule(message.key, pause);
-            late.0.outbox.due().free_place(&message.key);
+        if let Some(sending) = self.0.upgrade() {
+            sending.outbox.due().schedule(message.key, pause);
+            sending.outbox.due().free_place(&message.key);
         }
     }
 
     /// Schedules the messages that an earlier process has left. Tries again while the ledger is away.
     pub async fn load(&self) {
         loop {
-            let Some(late) = self.0.upgrade().map(LateStore) else {
+            let Some(sending) = self.0.upgrade() else {
                 return;
             };
-            match load_all(&late).await {
+            match sending.load_all().await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
                 }
             }
-            drop(late);
+            drop(sending);
             tokio::time::sleep(LEDGER_PAUSE).await;
         }
     }
@@ -170,178 +188,174 @@ fn far() -> Instant {
     clock::now() + WAIT_MAX
 }
 
-/// Reads what an earlier process has left: its messages, and the calls whose silence counts.
-async fn load_all(late: &LateStore) -> Result<(), LateError> {
-    load(late).await?;
-    cancels::watch_recorded(late).await?;
-    late.0.watched_lanes.end_recovery();
-    Ok(())
-}
-
-/// Schedules the messages that wait.
-async fn load(late: &LateStore) -> Result<(), LateError> {
-    let now = clock::unix_time();
-    if !late.0.parts.ledger.is_exclusive() {
-        late.0.outbox.due().look_after(LOOK_PAUSE);
+impl Dispatching {
+    /// Reads what an earlier process has left: its messages, and the calls whose silence counts.
+    async fn load_all(&self) -> Result<(), LateError> {
+        self.load().await?;
+        self.cancels.watch_recorded().await?;
+        self.cancels.end_recovery();
+        Ok(())
     }
-    for (key, message) in late.0.outbox.waiting_messages().await? {
-        if late.0.outbox.due().contains(&key) {
-            continue;
+
+    /// Schedules the messages that wait.
+    async fn load(&self) -> Result<(), LateError> {
+        let now = clock::unix_time();
+        if !self.parts.ledger.is_exclusive() {
+            self.outbox.due().look_after(LOOK_PAUSE);
         }
-        let wait = outbox::time_until(message.due_at, now);
-        // The clients of a conversation need time to come back after a restart.
-        let wait = cancels::watch_again(late, &key, &message)
-            .await?
-            .map_or(wait, |grace| wait.max(grace));
-        late.0.outbox.due().schedule(key, wait);
+        for (key, message) in self.outbox.waiting_messages().await? {
+            if self.outbox.due().contains(&key) {
+                continue;
+            }
+            let wait = outbox::time_until(message.due_at, now);
+            // The clients of a conversation need time to come back after a restart.
+            let wait = self
+                .cancels
+                .watch_again(&key, &message)
+                .await?
+                .map_or(wait, |grace| wait.max(grace));
+            self.outbox.due().schedule(key, wait);
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
-async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessage> {
-    let outbox = late.0.outbox.due();
-    let mut has_place = due.has_place;
-    let prepared = match read_due(late, due, &mut has_place).await {
-        Ok(Some(found)) => prepare(late, found.record, found.value).await,
-        Ok(None) => Ok(None),
-        Err(error) => Err(error),
-    };
-    match &prepared {
-        Ok(Some(message)) => outbox.add_bytes(&due.key, message.body.len()),
-        Ok(None) => outbox.forget_untried(&due.key),
-        // It stays untried, and is overdue one day.
-        Err(error) => {
-            tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
-            outbox.schedule(due.key, LEDGER_PAUSE);
+    /// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
+    async fn prepare_due(&self, due: DueMessage) -> Option<PreparedMessage> {
+        let outbox = self.outbox.due();
+        let mut has_place = due.has_place;
+        let prepared = match self.read_due(due, &mut has_place).await {
+            Ok(Some(found)) => self.prepare(found.record, found.value).await,
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match &prepared {
+            Ok(Some(message)) => outbox.add_bytes(&due.key, message.body.len()),
+            Ok(None) => outbox.forget_untried(&due.key),
+            // It stays untried, and is overdue one day.
+            Err(error) => {
+                tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
+                outbox.schedule(due.key, LEDGER_PAUSE);
+            }
+        }
+        let prepared = prepared.ok().flatten();
+        if has_place && prepared.is_none() {
+            outbox.free_place(&due.key);
+        }
+        prepared
+    }
+
+    /// Reads a message that is due, and gives it a place at its receiver. Returns `None` if it is gone, or if it waits for a
+    /// place. Nothing is claimed until there is one: another process may have a free one.
+    async fn read_due(
+        &self,
+        due: DueMessage,
+        has_place: &mut bool,
+    ) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
+        let (outbox, now) = (self.outbox.due(), clock::unix_time());
+        let Some(found) = self.read_message(due.key, now).await? else {
+            return Ok(None);
+        };
+        if !*has_place && let Some(url) = self.receiver_url(&found, now).await? {
+            *has_place = outbox.take_place(due.key, &url);
+            if !*has_place {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Returns the URL of a message's receiver. `None` if the message is not sent, or the configuration has no receiver for it.
+    async fn receiver_url(
+        &self,
+        Stored { record, value }: &Stored<OutgoingRecord>,
+        now: Moment,
+    ) -> Result<Option<String>, LateError> {
+        match &value.purpose {
+            Purpose::Event { webhook: name, .. } => {
+                let webhook = self.parts.webhooks.iter().find(|webhook| webhook.name == *name);
+                Ok(webhook.map(|webhook| webhook.url.clone()))
+            }
+            Purpose::Cancel { call, .. } => {
+                let call = self.parts.calls.read(RecordedCall::key(record.key.owner(), *call), now);
+                let tool = call.await?.map(|call| call.value.tool);
+                Ok(tool.and_then(|tool| self.parts.settings.tool_settings(&tool).cancel_url.clone()))
+            }
         }
     }
-    let prepared = prepared.ok().flatten();
-    if has_place && prepared.is_none() {
-        outbox.free_place(&due.key);
-    }
-    prepared
-}
 
-/// Reads a message that is due, and gives it a place at its receiver. Returns `None` if it is gone, or if it waits for a
-/// place. Nothing is claimed until there is one: another process may have a free one.
-async fn read_due(
-    late: &LateStore,
-    due: DueMessage,
-    has_place: &mut bool,
-) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
-    let (outbox, now) = (late.0.outbox.due(), clock::unix_time());
-    let Some(found) = read_message(late, due.key, now).await? else {
-        return Ok(None);
-    };
-    if !*has_place && let Some(url) = receiver_url(late, &found, now).await? {
-        *has_place = outbox.take_place(due.key, &url);
-        if !*has_place {
+    /// Prepares a message. Returns `None` if it is not to be sent any more, or not yet.
+    async fn prepare(&self, record: Record, message: OutgoingRecord) -> Result<Option<PreparedMessage>, LateError> {
+        let (key, now) = (record.key, clock::unix_time());
+        let Some((record, claimed)) = self.claim_message(record, &message, now).await? else {
+            return Ok(None);
+        };
+        if message.give_up_at <= now && message.tries > 0 {
+            self.give_up(&record, &message, now).await?;
             return Ok(None);
         }
+        let receiver = match &message.purpose {
+            // The claimed message: what is written back must not end the claim.
+            Purpose::Cancel { .. } => self.prepare_cancel(&record, &claimed, now).await?,
+            Purpose::Event { webhook, kind, subject } => {
+                let event = (*kind, *subject, message.made_at);
+                self.prepare_event(&record, &message, (webhook.as_str(), event), now)
+                    .await?
+            }
+        };
+        let Some(Addressed { url, keys, body }) = receiver else {
+            return Ok(None);
+        };
+        let id = message_id(&key, message.made_at);
+        // The receiver compares it with its own clock.
+        let timestamp = clock::system_time().as_secs().to_string();
+        let signatures: Vec<String> = keys
+            .iter()
+            .map(|key| key.sign(&id, &timestamp, body.as_bytes()))
+            .collect();
+        Ok(Some(PreparedMessage {
+            key,
+            made_at: message.made_at,
+            reads_answer: matches!(message.purpose, Purpose::Cancel { .. }),
+            url,
+            id,
+            timestamp,
+            signatures: signatures.join(" "),
+            body,
+        }))
     }
-    Ok(Some(found))
-}
 
-/// Returns the URL of a message's receiver. `None` if the message is not sent, or the configuration has no receiver for it.
-async fn receiver_url(
-    late: &LateStore,
-    Stored { record, value }: &Stored<OutgoingRecord>,
-    now: Moment,
-) -> Result<Option<String>, LateError> {
-    match &value.purpose {
-        Purpose::Event { webhook: name, .. } => {
-            let webhook = late.0.parts.webhooks.iter().find(|webhook| webhook.name == *name);
-            Ok(webhook.map(|webhook| webhook.url.clone()))
+    /// Claims a message of a shared ledger for this process, by its next time. Returns the record and the message as they are
+    /// now, or `None` if another process has claimed it: it is looked at again when that claim has ended.
+    async fn claim_message(
+        &self,
+        record: Record,
+        message: &OutgoingRecord,
+        now: Moment,
+    ) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
+        if self.parts.ledger.is_exclusive() {
+            return Ok(Some((record, message.clone())));
         }
-        Purpose::Cancel { call, .. } => {
-            let call = late
-                .0
-                .parts
-                .calls
-                .read(RecordedCall::key(record.key.owner(), *call), now);
-            let tool = call.await?.map(|call| call.value.tool);
-            Ok(tool.and_then(|tool| late.0.parts.settings.tool_settings(&tool).cancel_url.clone()))
+        if message.due_at > now {
+            self.outbox
+                .due()
+                .schedule(record.key, outbox::time_until(message.due_at, now));
+            return Ok(None);
         }
-    }
-}
-
-/// Prepares a message. Returns `None` if it is not to be sent any more, or not yet.
-async fn prepare(
-    late: &LateStore,
-    record: Record,
-    message: OutgoingRecord,
-) -> Result<Option<PreparedMessage>, LateError> {
-    let (key, now) = (record.key, clock::unix_time());
-    let Some((record, claimed)) = claim_message(late, record, &message, now).await? else {
-        return Ok(None);
-    };
-    if message.give_up_at <= now && message.tries > 0 {
-        give_up(late, &record, &message, now).await?;
-        return Ok(None);
-    }
-    let receiver = match &message.purpose {
-        // The claimed message: what is written back must not end the claim.
-        Purpose::Cancel { .. } => prepare_cancel(late, &record, &claimed, now).await?,
-        Purpose::Event { webhook, kind, subject } => {
-            let event = (*kind, *subject, message.made_at);
-            prepare_event(late, &record, &message, (webhook.as_str(), event), now).await?
+        let claimed = OutgoingRecord {
+            due_at: now.saturating_add(SEND_LEASE),
+            ..message.clone()
+        };
+        if !self.parts.messages.replace(&record, &claimed, now).await? {
+            self.outbox.due().schedule(record.key, SEND_LEASE);
+            return Ok(None);
         }
-    };
-    let Some(Addressed { url, keys, body }) = receiver else {
-        return Ok(None);
-    };
-    let id = message_id(&key, message.made_at);
-    // The receiver compares it with its own clock.
-    let timestamp = clock::system_time().as_secs().to_string();
-    let signatures: Vec<String> = keys
-        .iter()
-        .map(|key| key.sign(&id, &timestamp, body.as_bytes()))
-        .collect();
-    Ok(Some(PreparedMessage {
-        key,
-        made_at: message.made_at,
-        reads_answer: matches!(message.purpose, Purpose::Cancel { .. }),
-        url,
-        id,
-        timestamp,
-        signatures: signatures.join(" "),
-        body,
-    }))
-}
-
-/// Claims a message of a shared ledger for this process, by its next time. Returns the record and the message as they are
-/// now, or `None` if another process has claimed it: it is looked at again when that claim has ended.
-async fn claim_message(
-    late: &LateStore,
-    record: Record,
-    message: &OutgoingRecord,
-    now: Moment,
-) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
-    if late.0.parts.ledger.is_exclusive() {
-        return Ok(Some((record, message.clone())));
+        let record = Record {
+            value: claimed.encode(),
+            version: record.version.saturating_add(1),
+            ..record
+        };
+        Ok(Some((record, claimed)))
     }
-    if message.due_at > now {
-        late.0
-            .outbox
-            .due()
-            .schedule(record.key, outbox::time_until(message.due_at, now));
-        return Ok(None);
-    }
-    let claimed = OutgoingRecord {
-        due_at: now.saturating_add(SEND_LEASE),
-        ..message.clone()
-    };
-    if !late.0.parts.messages.replace(&record, &claimed, now).await? {
-        late.0.outbox.due().schedule(record.key, SEND_LEASE);
-        return Ok(None);
-    }
-    let record = Record {
-        value: claimed.encode(),
-        version: record.version.saturating_add(1),
-        ..record
-    };
-    Ok(Some((record, claimed)))
 }
 
 /// The body of a message, its receiver, and the keys that sign it.
@@ -351,149 +365,144 @@ struct Addressed {
     body: String,
 }
 
-/// Prepares a cancel. It is signed with the key of every service that answers for the tool.
-async fn prepare_cancel(
-    late: &LateStore,
-    record: &Record,
-    message: &OutgoingRecord,
-    now: Moment,
-) -> Result<Option<Addressed>, LateError> {
-    let Some(PreparedCancel { tool, account, body }) = cancels::prepare(late, record, message, now).await? else {
-        return Ok(None);
-    };
-    let url = late.0.parts.settings.tool_settings(&tool).cancel_url.clone();
-    let services = late
-        .services()
-        .iter()
-        .filter(|service| service.may_answer(account, &tool));
-    let keys: Vec<WebhookKey> = services.filter_map(|service| service.key.clone()).collect();
-    if let (Some(url), false) = (url, keys.is_empty()) {
-        return Ok(Some(Addressed { url, keys, body }));
-    }
-    tracing::warn!("a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more");
-    give_up(late, record, message, now).await?;
-    Ok(None)
-}
-
-/// Prepares an event, if it is true.
-async fn prepare_event(
-    late: &LateStore,
-    record: &Record,
-    message: &OutgoingRecord,
-    (name, event): (&str, (EventKind, EventSubject, Moment)),
-    now: Moment,
-) -> Result<Option<Addressed>, LateError> {
-    let Some(webhook) = late.0.parts.webhooks.iter().find(|webhook| webhook.name == name) else {
+impl Dispatching {
+    /// Prepares a cancel. It is signed with the key of every service that answers for the tool.
+    async fn prepare_cancel(
+        &self,
+        record: &Record,
+        message: &OutgoingRecord,
+        now: Moment,
+    ) -> Result<Option<Addressed>, LateError> {
+        let Some(PreparedCancel { tool, account, body }) = self.cancels.prepare(record, message, now).await? else {
+            return Ok(None);
+        };
+        let url = self.parts.settings.tool_settings(&tool).cancel_url.clone();
+        let services = self
+            .parts
+            .services
+            .iter()
+            .filter(|service| service.may_answer(account, &tool));
+        let keys: Vec<WebhookKey> = services.filter_map(|service| service.key.clone()).collect();
+        if let (Some(url), false) = (url, keys.is_empty()) {
+            return Ok(Some(Addressed { url, keys, body }));
+        }
         tracing::warn!(
-            webhook = name,
-            "an event cannot be sent: the configuration has no such webhook any more"
+            "a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more"
         );
-        give_up(late, record, message, now).await?;
-        return Ok(None);
-    };
-    let principal = record.key.owner();
-    match events::judge(&late.0.parts, principal, webhook, event, now).await? {
-        JudgedEvent::True(body) => Ok(Some(Addressed {
-            url: webhook.url.clone(),
-            keys: vec![webhook.key.clone()],
-            body,
-        })),
-        JudgedEvent::Later(due_at) => {
-            let later = OutgoingRecord {
-                due_at,
-                give_up_at: message.give_up_at.saturating_add(due_at.saturating_sub(message.due_at)),
-                ..message.clone()
+        self.give_up(record, message, now).await?;
+        Ok(None)
+    }
+
+    /// Prepares an event, if it is true.
+    async fn prepare_event(
+        &self,
+        record: &Record,
+        message: &OutgoingRecord,
+        (name, event): (&str, (EventKind, EventSubject, Moment)),
+        now: Moment,
+    ) -> Result<Option<Addressed>, LateError> {
+        let Some(webhook) = self.parts.webhooks.iter().find(|webhook| webhook.name == name) else {
+            tracing::warn!(
+                webhook = name,
+                "an event cannot be sent: the configuration has no such webhook any more"
+            );
+            self.give_up(record, message, now).await?;
+            return Ok(None);
+        };
+        let principal = record.key.owner();
+        match events::judge(&self.parts, principal, webhook, event, now).await? {
+            JudgedEvent::True(body) => Ok(Some(Addressed {
+                url: webhook.url.clone(),
+                keys: vec![webhook.key.clone()],
+                body,
+            })),
+            JudgedEvent::Later(due_at) => {
+                let later = OutgoingRecord {
+                    due_at,
+                    give_up_at: message.give_up_at.saturating_add(due_at.saturating_sub(message.due_at)),
+                    ..message.clone()
+                };
+                self.parts.messages.replace(record, &later, now).await?;
+                self.outbox.due().schedule(record.key, outbox::time_until(due_at, now));
+                Ok(None)
+            }
+            JudgedEvent::Untrue => {
+                self.parts.ledger.commit(vec![record.remove_step()], now).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn finish(&self, sent: &PreparedMessage, outcome: SendOutcome) -> Result<(), LateError> {
+        retry_conflicts(|| async {
+            let now = clock::unix_time();
+            let Some(Stored { record, value: message }) = self.read_message(sent.key, now).await? else {
+                return Ok(Some(()));
             };
-            late.0.parts.messages.replace(record, &later, now).await?;
-            late.0
-                .outbox
-                .due()
-                .schedule(record.key, outbox::time_until(due_at, now));
-            Ok(None)
-        }
-        JudgedEvent::Untrue => {
-            late.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
-            Ok(None)
-        }
+            // A newer message has taken its place, and is scheduled by itself.
+            if message.made_at != sent.made_at {
+                return Ok(Some(()));
+            }
+            let is_done = match (&outcome, &message.purpose) {
+                (SendOutcome::Failed, _) => self.note_failure(&record, &message, now).await?,
+                (SendOutcome::Accepted(answer), Purpose::Cancel { call, .. }) => {
+                    self.cancels
+                        .note_reply(&record, *call, CancelReply::read(answer), now)
+                        .await?
+                }
+                (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
+                    let steps = vec![record.remove_step()];
+                    self.parts.ledger.commit(steps, now).await? == CommitOutcome::Done
+                }
+            };
+            Ok(is_done.then_some(()))
+        })
+        .await
     }
-}
 
-async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) -> Result<(), LateError> {
-    retry_conflicts(|| async {
-        let now = clock::unix_time();
-        let Some(Stored { record, value: message }) = read_message(late, sent.key, now).await? else {
-            return Ok(Some(()));
+    /// Schedules the next try of a message, or gives it up. Returns `false` if another writer was first.
+    async fn note_failure(&self, record: &Record, message: &OutgoingRecord, now: Moment) -> Result<bool, LateError> {
+        let tries = message.tries.saturating_add(1);
+        let pause = pause_after(tries);
+        let later = OutgoingRecord {
+            due_at: now.saturating_add(pause),
+            tries,
+            ..message.clone()
         };
-        // A newer message has taken its place, and is scheduled by itself.
-        if message.made_at != sent.made_at {
-            return Ok(Some(()));
+        if later.due_at >= message.give_up_at {
+            let is_done = self.give_up(record, &later, now).await?;
+            if is_done {
+                self.parts.telemetry.record_late_event("send_failed");
+            }
+            return Ok(is_done);
         }
-        let is_done = match (&outcome, &message.purpose) {
-            (SendOutcome::Failed, _) => note_failure(late, &record, &message, now).await?,
-            (SendOutcome::Accepted(answer), Purpose::Cancel { call, .. }) => {
-                cancels::note_reply(late, &record, *call, CancelReply::read(answer), now).await?
-            }
-            (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
-                let steps = vec![record.remove_step()];
-                late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done
-            }
-        };
-        Ok(is_done.then_some(()))
-    })
-    .await
-}
-
-/// Schedules the next try of a message, or gives it up. Returns `false` if another writer was first.
-async fn note_failure(
-    late: &LateStore,
-    record: &Record,
-    message: &OutgoingRecord,
-    now: Moment,
-) -> Result<bool, LateError> {
-    let tries = message.tries.saturating_add(1);
-    let pause = pause_after(tries);
-    let later = OutgoingRecord {
-        due_at: now.saturating_add(pause),
-        tries,
-        ..message.clone()
-    };
-    if later.due_at >= message.give_up_at {
-        let is_done = give_up(late, record, &later, now).await?;
+        let is_done = self.parts.messages.replace(record, &later, now).await?;
         if is_done {
-            late.0.parts.telemetry.record_late_event("send_failed");
+            self.parts.telemetry.record_late_event("send_failed");
+            self.outbox.due().schedule(record.key, pause);
         }
-        return Ok(is_done);
+        Ok(is_done)
     }
-    let is_done = late.0.parts.messages.replace(record, &later, now).await?;
-    if is_done {
-        late.0.parts.telemetry.record_late_event("send_failed");
-        late.0.outbox.due().schedule(record.key, pause);
-    }
-    Ok(is_done)
-}
 
-/// Marks a message as given up. It stays for operators.
-async fn give_up(late: &LateStore, record: &Record, message: &OutgoingRecord, now: Moment) -> Result<bool, LateError> {
-    let dead = OutgoingRecord {
-        is_dead: true,
-        ..message.clone()
-    };
-    let is_done = late.0.parts.messages.replace(record, &dead, now).await?;
-    if is_done {
-        late.0.parts.telemetry.record_late_event("send_given_up");
-        tracing::warn!(
-            tries = message.tries,
-            "a message was given up: `antiphon webhooks ls` lists it"
-        );
+    /// Marks a message as given up. It stays for operators.
+    async fn give_up(&self, record: &Record, message: &OutgoingRecord, now: Moment) -> Result<bool, LateError> {
+        let dead = OutgoingRecord {
+            is_dead: true,
+            ..message.clone()
+        };
+        let is_done = self.parts.messages.replace(record, &dead, now).await?;
+        if is_done {
+            self.parts.telemetry.record_late_event("send_given_up");
+            tracing::warn!(
+                tries = message.tries,
+                "a message was given up: `antiphon webhooks ls` lists it"
+            );
+        }
+        Ok(is_done)
     }
-    Ok(is_done)
-}
 
-async fn read_message(
-    late: &LateStore,
-    key: RecordKey,
-    now: Moment,
-) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
-    let found = late.0.parts.messages.read(key, now).await?;
-    Ok(found.filter(|found| !found.value.is_dead))
+    async fn read_message(&self, key: RecordKey, now: Moment) -> Result<Option<Stored<OutgoingRecord>>, LateError> {
+        let found = self.parts.messages.read(key, now).await?;
+        Ok(found.filter(|found| !found.value.is_dead))
+    }
 }

@@ -1,12 +1,10 @@
 //! Reports of a holder: the tool still runs, has ended, or was cancelled.
 
-use std::time::Duration;
-
 use super::{Holder, Intents, storing};
 use crate::{
     late::{
-        LateError, LateStore,
-        calls::{posting, settling},
+        LateError,
+        changes::LateChange,
         matching::{self, NamedCall, PostRuling},
         records::{
             ClaimSecret, ContentPlace, IntentId, IntentRecord, IntentResult, IntentScope, IntentState, PostRefusal,
@@ -18,6 +16,7 @@ use crate::{
     ledger::{CommitOutcome, Moment, Record, retry_conflicts},
     table::{RecordValue, Stored},
 };
+use std::time::Duration;
 
 /// The intent that a holder names.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +83,10 @@ impl std::fmt::Debug for IntentView {
     }
 }
 
-impl Intents<'_> {
+impl Intents {
     /// Returns an intent that the holder may read. `None` if there is none.
-    pub async fn view(self, holder: Holder<'_>, id: IntentId, now: Moment) -> Result<Option<IntentView>, LateError> {
-        let Some(stored) = storing::find_for_holder(&self.0.0.parts, holder, id, now).await? else {
+    pub async fn view(&self, holder: Holder<'_>, id: IntentId, now: Moment) -> Result<Option<IntentView>, LateError> {
+        let Some(stored) = storing::find_for_holder(&self.parts, holder, id, now).await? else {
             return Ok(None);
         };
         let intent = &stored.value;
@@ -102,13 +101,13 @@ impl Intents<'_> {
             settled_at: intent.result.as_ref().map(|result| result.settled_at),
             window_until: intent_rules::window_until(intent),
             failed: intent.result.as_ref().is_some_and(|result| result.failed),
-            content: storing::read_content(&self.0.0.parts, &stored, now).await?,
+            content: storing::read_content(&self.parts, &stored, now).await?,
         }))
     }
 
     /// Extends the lease of a holder, and the deadline of its call.
-    pub async fn extend_lease(self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
-        change_held(self.0, held, HolderReport::Heartbeat, now, |intent| {
+    pub async fn extend_lease(&self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
+        self.change_held(held, HolderReport::Heartbeat, now, |intent| {
             // A holder whose lease had ended runs after all.
             let lease = Duration::from_secs(intent.run.lease_seconds);
             intent.run.lease_until = intent.run.lease_until.max(now.saturating_add(lease));
@@ -118,7 +117,7 @@ impl Intents<'_> {
 
     /// Notes that the tool did not run or that its effect was undone, or with `is_refused` that it will not be undone.
     pub async fn cancel(
-        self,
+        &self,
         held: &HeldIntent<'_>,
         is_refused: bool,
         now: Moment,
@@ -128,31 +127,30 @@ impl Intents<'_> {
         } else {
             (HolderReport::Cancelled, IntentState::Cancelled)
         };
-        change_held(self.0, held, report, now, |intent| intent.state = state).await
+        self.change_held(held, report, now, |intent| intent.state = state).await
     }
 
     /// Settles an intent, and the call for which it runs. `content` is one valid JSON value.
     pub async fn post_result(
-        self,
+        &self,
         held: &HeldIntent<'_>,
         content: String,
         failed: bool,
         now: Moment,
     ) -> Result<HolderOutcome, LateError> {
-        let late = self.0;
         let posted = PostedResult::new(content, failed, held.holder.name(), now);
         retry_conflicts(|| async {
-            let Some(stored) = storing::find_for_holder(&late.0.parts, held.holder, held.id, now).await? else {
+            let Some(stored) = storing::find_for_holder(&self.parts, held.holder, held.id, now).await? else {
                 return Ok(Some(HolderOutcome::NotFound));
             };
             let report = HolderReport::Result(&posted.digest);
             let ruling = intent_rules::judge_report(&stored.value, &ClaimSecret::hash_text(held.claim), report);
-            let call = read_call(late, &stored, now).await?;
+            let call = self.read_call(&stored, now).await?;
             match ruling {
                 HolderRuling::Accepted => {}
                 HolderRuling::Conflict | HolderRuling::Cancelled => {
                     if let (Some(Stored { record, value: call }), Holder::Service(service)) = (&call, held.holder) {
-                        store_evidence(late, service, (record, call), ruling, &posted).await?;
+                        self.store_evidence(service, (record, call), ruling, &posted).await?;
                     }
                     return Ok(Some(outcome_of(ruling, &stored)));
                 }
@@ -164,10 +162,10 @@ impl Intents<'_> {
             let is_done = match (call, ruling) {
                 // The intent is settled in the same commit.
                 (Some(Stored { record, value: call }), Some(PostRuling::Accepted(state))) => {
-                    settling::write_result(late, &record, call, &posted, state, None).await?
+                    self.calls.write_result(&record, call, &posted, state, None).await?
                 }
                 // No conversation waits for the call any more, but the effect has happened.
-                _ => settle_alone(late, (&stored, held.holder), &posted, now).await?,
+                _ => self.settle_alone((&stored, held.holder), &posted, now).await?,
             };
             Ok(is_done.then_some(HolderOutcome::Accepted {
                 state: if failed {
@@ -181,117 +179,115 @@ impl Intents<'_> {
         })
         .await
     }
-}
 
-/// Applies the report of a holder to its intent, and to the call for which it runs.
-async fn change_held(
-    late: &LateStore,
-    held: &HeldIntent<'_>,
-    report: HolderReport<'_>,
-    now: Moment,
-    change: impl Fn(&mut IntentRecord),
-) -> Result<HolderOutcome, LateError> {
-    retry_conflicts(|| async {
-        let Some(stored) = storing::find_for_holder(&late.0.parts, held.holder, held.id, now).await? else {
-            return Ok(Some(HolderOutcome::NotFound));
-        };
-        let ruling = intent_rules::judge_report(&stored.value, &ClaimSecret::hash_text(held.claim), report);
-        if ruling != HolderRuling::Accepted {
-            return Ok(Some(outcome_of(ruling, &stored)));
-        }
-        let mut intent = stored.value.clone();
-        change(&mut intent);
-        let mut steps = vec![late.0.parts.intents.replace_step(&stored.record, &intent)];
-        if matches!(report, HolderReport::Heartbeat)
-            && let Some(Stored {
-                record,
-                value: mut call,
-            }) = read_call(late, &stored, now).await?
-            && posting::extend_call(late, &mut call, now)
-        {
-            steps.push(late.0.parts.calls.replace_step(&record, &call));
-        }
-        if late.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            if let (HolderReport::Heartbeat, Some(name)) = (report, stored.value.run.call) {
-                let call = RecordedCall::key(stored.record.key.owner(), name);
-                late.0.watched_lanes.note_heartbeat(&call);
+    /// Applies the report of a holder to its intent, and to the call for which it runs.
+    async fn change_held(
+        &self,
+        held: &HeldIntent<'_>,
+        report: HolderReport<'_>,
+        now: Moment,
+        change: impl Fn(&mut IntentRecord),
+    ) -> Result<HolderOutcome, LateError> {
+        retry_conflicts(|| async {
+            let Some(stored) = storing::find_for_holder(&self.parts, held.holder, held.id, now).await? else {
+                return Ok(Some(HolderOutcome::NotFound));
+            };
+            let ruling = intent_rules::judge_report(&stored.value, &ClaimSecret::hash_text(held.claim), report);
+            if ruling != HolderRuling::Accepted {
+                return Ok(Some(outcome_of(ruling, &stored)));
             }
-            return Ok(Some(HolderOutcome::Accepted {
-                state: intent.state,
-                lease_until: intent.run.lease_until,
-                is_new: true,
-            }));
-        }
-        Ok(None)
-    })
-    .await
-}
-
-/// Settles an intent that has no call. Returns `false` if another writer was first.
-async fn settle_alone(
-    late: &LateStore,
-    (stored, holder): (&Stored<IntentRecord>, Holder<'_>),
-    posted: &PostedResult,
-    now: Moment,
-) -> Result<bool, LateError> {
-    let mut own = posted.content.clone();
-    // The output of a user's command is removed at the end of the window, before the record of its run.
-    let is_output = matches!(holder, Holder::Caller(_));
-    let apart = if is_output { own.split_any() } else { own.split_long() };
-    let mut intent = stored.value.clone();
-    intent.settle(IntentResult {
-        place: ContentPlace::Own(own),
-        failed: posted.failed,
-        digest: posted.digest,
-        settled_at: now,
-    });
-    let until = intent_rules::window_until(&intent)
-        .filter(|_| is_output)
-        .unwrap_or_else(|| intent_rules::retained_until(&intent));
-    let content = late.0.parts.content_step(stored.record.key, apart, until).await?;
-    let steps = [late.0.parts.intents.replace_step(&stored.record, &intent)]
-        .into_iter()
-        .chain(content);
-    Ok(late.0.parts.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
-}
-
-/// Stores a result that came after the end of its intent.
-async fn store_evidence(
-    late: &LateStore,
-    service: &Service,
-    (record, call): (&Record, &RecordedCall),
-    ruling: HolderRuling,
-    posted: &PostedResult,
-) -> Result<(), LateError> {
-    let reason = if ruling == HolderRuling::Cancelled {
-        PostRefusal::Cancelled
-    } else {
-        PostRefusal::Conflict
-    };
-    let named = NamedCall {
-        service,
-        call_id: &call.id,
-        owner: None,
-        session: None,
-        described: call.input.map(|input| (&call.tool[..], input)),
-    };
-    let principal = record.key.owner();
-    settling::store_refused(late, principal, &named, reason, posted, None)
+            let mut intent = stored.value.clone();
+            change(&mut intent);
+            let mut steps = vec![self.parts.intents.replace_step(&stored.record, &intent)];
+            if matches!(report, HolderReport::Heartbeat)
+                && let Some(mut call) = self.read_call(&stored, now).await?
+                && matching::extend_call(self.parts.run_limit(&call.value.tool), &mut call.value, now)
+            {
+                steps.push(self.parts.calls.replace_step(&call.record, &call.value));
+            }
+            if self.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+                if let (HolderReport::Heartbeat, Some(name)) = (report, stored.value.run.call) {
+                    let call = RecordedCall::key(stored.record.key.owner(), name);
+                    self.listeners.note(LateChange::Heartbeat(call), now);
+                }
+                return Ok(Some(HolderOutcome::Accepted {
+                    state: intent.state,
+                    lease_until: intent.run.lease_until,
+                    is_new: true,
+                }));
+            }
+            Ok(None)
+        })
         .await
-        .map(drop)
-}
+    }
 
-/// Reads the call for which an intent runs.
-async fn read_call(
-    late: &LateStore,
-    stored: &Stored<IntentRecord>,
-    now: Moment,
-) -> Result<Option<Stored<RecordedCall>>, LateError> {
-    let Some(name) = stored.value.run.call else {
-        return Ok(None);
-    };
-    let key = RecordedCall::key(stored.record.key.owner(), name);
-    Ok(late.0.parts.calls.read(key, now).await?)
+    /// Settles an intent that has no call. Returns `false` if another writer was first.
+    async fn settle_alone(
+        &self,
+        (stored, holder): (&Stored<IntentRecord>, Holder<'_>),
+        posted: &PostedResult,
+        now: Moment,
+    ) -> Result<bool, LateError> {
+        let mut own = posted.content.clone();
+        // The output of a user's command is removed at the end of the window, before the record of its run.
+        let is_output = matches!(holder, Holder::Caller(_));
+        let apart = if is_output { own.split_any() } else { own.split_long() };
+        let mut intent = stored.value.clone();
+        intent.settle(IntentResult {
+            place: ContentPlace::Own(own),
+            failed: posted.failed,
+            digest: posted.digest,
+            settled_at: now,
+        });
+        let until = intent_rules::window_until(&intent)
+            .filter(|_| is_output)
+            .unwrap_or_else(|| intent_rules::retained_until(&intent));
+        let content = self.parts.content_step(stored.record.key, apart, until).await?;
+        let steps = [self.parts.intents.replace_step(&stored.record, &intent)]
+            .into_iter()
+            .chain(content);
+        Ok(self.parts.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
+    }
+
+    /// Stores a result that came after the end of its intent.
+    async fn store_evidence(
+        &self,
+        service: &Service,
+        (record, call): (&Record, &RecordedCall),
+        ruling: HolderRuling,
+        posted: &PostedResult,
+    ) -> Result<(), LateError> {
+        let reason = if ruling == HolderRuling::Cancelled {
+            PostRefusal::Cancelled
+        } else {
+            PostRefusal::Conflict
+        };
+        let named = NamedCall {
+            service,
+            call_id: &call.id,
+            owner: None,
+            session: None,
+            described: call.input.map(|input| (&call.tool[..], input)),
+        };
+        let principal = record.key.owner();
+        self.calls
+            .store_refused(principal, &named, reason, posted, None)
+            .await
+            .map(drop)
+    }
+
+    /// Reads the call for which an intent runs.
+    async fn read_call(
+        &self,
+        stored: &Stored<IntentRecord>,
+        now: Moment,
+    ) -> Result<Option<Stored<RecordedCall>>, LateError> {
+        let Some(name) = stored.value.run.call else {
+            return Ok(None);
+        };
+        let key = RecordedCall::key(stored.record.key.owner(), name);
+        Ok(self.parts.calls.read(key, now).await?)
+    }
 }
 
 /// Returns the outcome of a report that changes nothing.

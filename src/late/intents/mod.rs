@@ -13,32 +13,54 @@ mod holding;
 mod of_calls;
 mod operators;
 mod replaying;
-pub(super) mod storing;
+mod storing;
 
-pub(super) use canonical_input::input_digest;
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use earlier_runs::EarlierRun;
 pub use holder::Holder;
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
-pub(super) use of_calls::{reopen_with_call, settle_with_call};
+pub(super) use of_calls::IntentsOfCalls;
 pub use operators::{ListedIntent, Resolution, ResolveOutcome};
 pub use replaying::ReplayedResult;
 
-use super::LateStore;
+use std::sync::Arc;
+
+use self::canonical_input::input_digest;
+use super::{calls::Calls, changes::Listeners, parts::LateParts, readers::Readers};
 use crate::auth::Caller;
 
-/// Access to the intents of a store. Every method judges leases and windows as of `now`.
-#[derive(Clone, Copy, Debug)]
-pub struct Intents<'l>(pub(super) &'l LateStore);
+/// The intents. Every method judges leases and windows as of `now`.
+pub struct Intents {
+    parts: Arc<LateParts>,
+    calls: Calls,
+    readers: Readers,
+    /// The features that take part in changes of intents, and in heartbeats of their calls.
+    listeners: Listeners,
+}
 
-impl Intents<'_> {
+impl Intents {
+    /// Creates the intents of `calls`, and of holders without a call.
+    pub(super) fn new(parts: &Arc<LateParts>, calls: &Calls, readers: &Readers, listeners: Listeners) -> Self {
+        Self {
+            parts: Arc::clone(parts),
+            calls: calls.clone(),
+            readers: readers.clone(),
+            listeners,
+        }
+    }
+
     /// Returns `true` if intents can be claimed: the ledger survives a restart.
-    pub fn is_durable(self) -> bool {
-        self.0.0.parts.ledger.survives_restart()
+    pub fn is_durable(&self) -> bool {
+        self.parts.ledger.survives_restart()
     }
 
     /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
-    pub fn may_claim(self, caller: Caller) -> bool {
-        self.0.0.parts.is_strong_user(caller.principal(), caller.account())
+    pub fn may_claim(&self, caller: Caller) -> bool {
+        self.parts.is_strong_user(caller.principal(), caller.account())
+    }
+
+    /// Returns the digest of a call's input, by which its intent is named.
+    pub fn input_digest(&self, tool: &[u8], input: &[u8]) -> [u8; 32] {
+        input_digest(input, &self.parts.settings.tool_settings(tool).ignore_input)
     }
 }

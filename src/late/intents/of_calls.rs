@@ -1,41 +1,54 @@
 //! The intent of a recorded call: a result of the call settles it too.
 
+use std::sync::Arc;
+
 use crate::{
     late::{
         LateError,
-        intent_of_call::{intent_of_call, scope_of_call},
+        changes::{ChangeListener, JoinedSteps, Joining, LateChange},
         parts::LateParts,
-        records::{ContentPlace, IntentRecord, IntentRun, IntentState, PostedResult, RecordedCall, intent_rules},
+        records::{ContentPlace, IntentRecord, IntentRun, IntentState, RecordedCall, intent_rules},
     },
-    ledger::{CommitStep, Moment, RecordKey},
+    ledger::{Moment, RecordKey},
     table::RecordValue,
 };
 
-/// The change of an intent that belongs to the change of its call.
-#[derive(Debug, Default)]
-pub(in crate::late) struct IntentChange {
-    /// The step for the commit of the call.
-    pub(in crate::late) step: Option<CommitStep>,
-    /// The time until which the call's content is replayed.
-    pub(in crate::late) content_until: Moment,
+/// The intents as a part of the changes of calls.
+pub(in crate::late) struct IntentsOfCalls(pub(in crate::late) Arc<LateParts>);
+
+impl ChangeListener for IntentsOfCalls {
+    fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
+        Box::pin(async move {
+            match change {
+                LateChange::Settled(key, call) | LateChange::Corrected(key, call) => {
+                    settle_with_call(&self.0, key, call, now).await
+                }
+                LateChange::Withdrawn(key, call) => reopen_with_call(&self.0, key, call, now).await,
+                // The other changes leave the intent as it is, or write it themselves.
+                _ => Ok(JoinedSteps::default()),
+            }
+        })
+    }
+
+    fn note(&self, _change: LateChange<'_>, _now: Moment) {}
 }
 
-/// Returns the change that settles the intent of a call whose result is `posted`.
-pub(in crate::late) async fn settle_with_call(
+/// Returns the change that settles the intent of a call with a result.
+async fn settle_with_call(
     parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
-    posted: &PostedResult,
     now: Moment,
-) -> Result<IntentChange, LateError> {
+) -> Result<JoinedSteps, LateError> {
     let principal = call_key.owner();
-    let Some(name) = intent_of_call(parts, principal, call_key.name, call) else {
-        return Ok(IntentChange::default());
+    let name = parts.intent_of_call(principal, call_key.name, call);
+    let Some((name, posted)) = name.zip(call.posted.as_ref()) else {
+        return Ok(JoinedSteps::default());
     };
     let key = IntentRecord::key(principal, name);
     let (step, settled) = if let Some(stored) = parts.intents.read(key, now).await? {
         if !intent_rules::is_settled_by(&stored.value, &call_key.name, posted.failed, now) {
-            return Ok(IntentChange::default());
+            return Ok(JoinedSteps::default());
         }
         let mut intent = stored.value.clone();
         if intent.run.call != Some(call_key.name) {
@@ -49,13 +62,13 @@ pub(in crate::late) async fn settle_with_call(
         (parts.intents.replace_step(&stored.record, &intent), intent)
     } else {
         let Some(mut intent) = unclaimed_intent(parts, call_key, call) else {
-            return Ok(IntentChange::default());
+            return Ok(JoinedSteps::default());
         };
         intent.settle_by_call(call_key.name, posted);
         (parts.intents.insert_step(key, &intent, now), intent)
     };
-    Ok(IntentChange {
-        step: Some(step),
+    Ok(JoinedSteps {
+        steps: vec![step],
         content_until: intent_rules::retained_until(&settled),
     })
 }
@@ -68,7 +81,7 @@ fn unclaimed_intent(parts: &LateParts, call_key: RecordKey, call: &RecordedCall)
         account: call.account,
         tool: call.tool.clone(),
         tier: call.tier,
-        scope: scope_of_call(parts, principal, call_key.name, call).0,
+        scope: parts.scope_of_call(principal, call_key.name, call).0,
         input: call.intent_input?,
         window_seconds: intent_rules::tool_window(settings, call.tier).as_secs(),
         state: IntentState::Settled,
@@ -78,18 +91,18 @@ fn unclaimed_intent(parts: &LateParts, call_key: RecordKey, call: &RecordedCall)
 }
 
 /// Returns the change that takes back the settle of a call whose result is withdrawn: its holder goes on.
-pub(in crate::late) async fn reopen_with_call(
+async fn reopen_with_call(
     parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
     now: Moment,
-) -> Result<Option<CommitStep>, LateError> {
+) -> Result<JoinedSteps, LateError> {
     let principal = call_key.owner();
-    let Some(name) = intent_of_call(parts, principal, call_key.name, call) else {
-        return Ok(None);
+    let Some(name) = parts.intent_of_call(principal, call_key.name, call) else {
+        return Ok(JoinedSteps::default());
     };
     let stored = parts.intents.read(IntentRecord::key(principal, name), now).await?;
-    Ok(stored.and_then(|stored| {
+    let step = stored.and_then(|stored| {
         let is_of_call = |place: &ContentPlace| *place == ContentPlace::Call(call_key.name);
         if !stored
             .value
@@ -106,5 +119,9 @@ pub(in crate::late) async fn reopen_with_call(
         let mut intent = stored.value.clone();
         intent_rules::reopen(&mut intent, now);
         Some(parts.intents.replace_step(&stored.record, &intent))
-    }))
+    });
+    Ok(JoinedSteps {
+        steps: step.into_iter().collect(),
+        ..JoinedSteps::default()
+    })
 }

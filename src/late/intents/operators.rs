@@ -2,9 +2,10 @@
 
 use super::{Intents, storing};
 use crate::{
-    auth::{Principal, PrincipalHash},
+    auth::{Caller, Principal, PrincipalHash},
+    clock,
     late::{
-        LateError, LateStore,
+        LateError,
         page::{ListCursor, Page, PageScan},
         records::{ContentPlace, IntentId, IntentRecord, IntentResult, IntentScope, IntentState, intent_rules},
     },
@@ -56,49 +57,68 @@ pub struct ListedIntent {
     pub since: Moment,
 }
 
-impl Intents<'_> {
+impl Intents {
     /// Resolves an unknown outcome, for an operator who has found out what happened.
-    pub async fn resolve(self, id: IntentId, resolution: Resolution, now: Moment) -> Result<ResolveOutcome, LateError> {
-        retry_conflicts(|| try_resolve(self.0, id, resolution, now)).await
+    pub async fn resolve(
+        &self,
+        id: IntentId,
+        resolution: Resolution,
+        now: Moment,
+    ) -> Result<ResolveOutcome, LateError> {
+        retry_conflicts(|| self.try_resolve(id, resolution, now)).await
     }
-}
 
-/// Resolves an unknown outcome. Returns `None` if another writer was first.
-async fn try_resolve(
-    late: &LateStore,
-    id: IntentId,
-    resolution: Resolution,
-    now: Moment,
-) -> Result<Option<ResolveOutcome>, LateError> {
-    let Some(stored) = storing::find_intent(&late.0.parts, id, now).await? else {
-        return Ok(Some(ResolveOutcome::NotFound));
-    };
-    if !intent_rules::is_resolvable(&stored.value, now) {
-        return Ok(Some(ResolveOutcome::NotUnknown(intent_rules::state_at(
-            &stored.value,
-            now,
-        ))));
+    /// Resolves an unknown outcome, for its owner.
+    pub async fn resolve_own(
+        &self,
+        owner: Caller,
+        id: IntentId,
+        resolution: Resolution,
+    ) -> Result<ResolveOutcome, LateError> {
+        let now = clock::unix_time();
+        let found = storing::find_intent(&self.parts, id, now).await?;
+        if found.is_some_and(|found| found.record.key.owner() == owner.principal()) {
+            self.resolve(id, resolution, now).await
+        } else {
+            Ok(ResolveOutcome::NotFound)
+        }
     }
-    let mut intent = stored.value.clone();
-    match resolution {
-        Resolution::Done => intent.settle(IntentResult {
-            place: ContentPlace::Nowhere,
-            failed: false,
-            digest: [0; 32],
-            settled_at: now,
-        }),
-        Resolution::NotRun => intent.state = IntentState::Cancelled,
-    }
-    // The earlier holder must not report any more: a human has decided.
-    intent.run.claim = None;
-    let is_done = late.0.parts.intents.replace(&stored.record, &intent, now).await?;
-    Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
-}
 
-impl Intents<'_> {
+    /// Resolves an unknown outcome. Returns `None` if another writer was first.
+    async fn try_resolve(
+        &self,
+        id: IntentId,
+        resolution: Resolution,
+        now: Moment,
+    ) -> Result<Option<ResolveOutcome>, LateError> {
+        let Some(stored) = storing::find_intent(&self.parts, id, now).await? else {
+            return Ok(Some(ResolveOutcome::NotFound));
+        };
+        if !intent_rules::is_resolvable(&stored.value, now) {
+            return Ok(Some(ResolveOutcome::NotUnknown(intent_rules::state_at(
+                &stored.value,
+                now,
+            ))));
+        }
+        let mut intent = stored.value.clone();
+        match resolution {
+            Resolution::Done => intent.settle(IntentResult {
+                place: ContentPlace::Nowhere,
+                failed: false,
+                digest: [0; 32],
+                settled_at: now,
+            }),
+            Resolution::NotRun => intent.state = IntentState::Cancelled,
+        }
+        // The earlier holder must not report any more: a human has decided.
+        intent.run.claim = None;
+        let is_done = self.parts.intents.replace(&stored.record, &intent, now).await?;
+        Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
+    }
+
     /// Returns one page of the intents of every caller that are in one of `states`.
     pub async fn list(
-        self,
+        &self,
         states: &[IntentState],
         after: Option<ListCursor>,
         limit: usize,
@@ -112,7 +132,7 @@ impl Intents<'_> {
                 .contains(&state)
                 .then(|| listed(record.key.principal, id, state, intent))
         };
-        PageScan::of_everyone(self.0, (RecordKind::Intent, ROWS_MAX), after, limit, now)
+        PageScan::of_everyone(&*self.parts.ledger, (RecordKind::Intent, ROWS_MAX), after, limit, now)
             .list_records(pick)
             .await
     }

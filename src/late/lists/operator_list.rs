@@ -3,23 +3,24 @@
 //! One page reads a bounded number of records, bytes and callers. It may therefore have few rows, or none, although more
 //! follow after its cursor. No row contains the content of a result or the input of a call.
 
-use std::collections::HashSet;
-
 use super::wait_reason::WaitReason;
 use crate::{
     auth::{Owner, Principal},
     clock,
     late::{
-        LateError, LateStore,
-        calls::{parking, posted_results::delivery_value, request_marks::is_in_request},
+        LateError,
+        calls::{Calls, delivery_value},
         matching,
         page::{ListCursor, Page, PageScan},
+        parts::LateParts,
         records::{ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult, call_names},
     },
     ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
     repair::Tier,
     table::RecordValue,
 };
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A list for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,36 +80,52 @@ pub struct ListedResult {
     pub reason: WaitReason,
 }
 
-/// Returns the page after `after`, with `limit` rows at most.
-pub async fn list_for_operator(
-    late: &LateStore,
-    list: OperatorList,
-    after: Option<ListCursor>,
-    limit: usize,
-) -> Result<Page<ListedResult>, LateError> {
-    // Without a service nothing is recorded.
-    if !late.is_used() {
-        return Ok(Page::EMPTY);
-    }
-    let reader = RowReader::new(late, list);
-    let mut scan = PageScan::of_everyone(late, list.source(), after, limit, reader.now);
-    while let Some(mut batch) = scan.next_batch().await? {
-        if list == OperatorList::Waiting {
-            batch = reader.read_calls(batch).await?;
-            scan.count_bytes(batch.iter().map(|(_, record)| record.value.len()).sum());
+/// The lists for operators.
+pub struct OperatorLists {
+    parts: Arc<LateParts>,
+    calls: Calls,
+}
+
+impl OperatorLists {
+    /// Creates the lists of `calls` and their results.
+    pub(in crate::late) fn new(parts: &Arc<LateParts>, calls: &Calls) -> Self {
+        Self {
+            parts: Arc::clone(parts),
+            calls: calls.clone(),
         }
-        for placed in batch {
-            if let Some(row) = reader.listed(&placed) {
-                scan.add_row(placed.0, row);
+    }
+
+    /// Returns the page after `after`, with `limit` rows at most.
+    pub async fn list_results(
+        &self,
+        list: OperatorList,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Page<ListedResult>, LateError> {
+        // Without a service nothing is recorded.
+        if !self.parts.is_used() {
+            return Ok(Page::EMPTY);
+        }
+        let reader = RowReader::new(self, list);
+        let mut scan = PageScan::of_everyone(&*self.parts.ledger, list.source(), after, limit, reader.now);
+        while let Some(mut batch) = scan.next_batch().await? {
+            if list == OperatorList::Waiting {
+                batch = reader.read_calls(batch).await?;
+                scan.count_bytes(batch.iter().map(|(_, record)| record.value.len()).sum());
+            }
+            for placed in batch {
+                if let Some(row) = reader.listed(&placed) {
+                    scan.add_row(placed.0, row);
+                }
             }
         }
+        Ok(scan.into_page())
     }
-    Ok(scan.into_page())
 }
 
 /// Makes rows of records.
 struct RowReader<'l> {
-    late: &'l LateStore,
+    lists: &'l OperatorLists,
     list: OperatorList,
     now: Moment,
     /// Indexes of parked results whose match settles by itself.
@@ -116,13 +133,13 @@ struct RowReader<'l> {
 }
 
 impl<'l> RowReader<'l> {
-    fn new(late: &'l LateStore, list: OperatorList) -> Self {
+    fn new(lists: &'l OperatorLists, list: OperatorList) -> Self {
         Self {
-            late,
+            lists,
             list,
             now: clock::unix_time(),
             unsettled: if list == OperatorList::Parked {
-                late.0.match_queue.queued_indexes()
+                lists.calls.unsettled_indexes()
             } else {
                 HashSet::new()
             },
@@ -134,15 +151,9 @@ impl<'l> RowReader<'l> {
         let waiting = page
             .into_iter()
             .filter(|(_, record)| record.value != delivery_value::RECEIVED);
-        let key = |(place, record): (u64, Record)| {
-            let call = RecordKey {
-                kind: RecordKind::Call,
-                ..record.key
-            };
-            (place, call)
-        };
+        let key = |(place, record): (u64, Record)| (place, record.key.with_kind(RecordKind::Call));
         let (places, keys): (Vec<u64>, Vec<RecordKey>) = waiting.map(key).unzip();
-        let calls = self.late.0.parts.ledger.read(keys, self.now).await?;
+        let calls = self.lists.parts.ledger.read(keys, self.now).await?;
         let found = places.into_iter().zip(calls);
         Ok(found.filter_map(|(place, call)| Some((place, call?))).collect())
     }
@@ -200,14 +211,13 @@ impl<'l> RowReader<'l> {
     }
 
     fn waiting_reason(&self, record: &Record, call: &RecordedCall, posted: &PostedResult) -> WaitReason {
-        let late = &self.late.0;
         if call.is_withheld {
             WaitReason::Withheld
-        } else if is_in_request(self.late, record, call) {
+        } else if self.lists.calls.is_in_request(record, call) {
             WaitReason::InRequest
         } else if posted.attached {
             WaitReason::NoRequest
-        } else if late.parts.ledger.survives_restart() {
+        } else if self.lists.parts.ledger.survives_restart() {
             WaitReason::NoUserMessage
         } else {
             WaitReason::NeverAppended
@@ -217,7 +227,7 @@ impl<'l> RowReader<'l> {
     fn listed_parked(&self, cursor: ListCursor, record: &Record) -> Option<ListedResult> {
         let parked = ParkedResult::decode(&record.value)?;
         let own = Principal::from_bytes(record.key.principal);
-        let reason = if !self.late.services().iter().any(|service| service.principal == own) {
+        let reason = if !self.lists.parts.services.iter().any(|service| service.principal == own) {
             WaitReason::NoService
         } else if self.unsettled.contains(&call_names::call_index(&parked.call_id)) {
             WaitReason::UnsettledMatch
@@ -234,7 +244,7 @@ impl<'l> RowReader<'l> {
             session: parked.session,
             bytes: Some(parked.posted.content.byte_len()),
             since: parked.posted.posted_at,
-            until: parking::parked_until(self.late, record.made_at),
+            until: record.made_at + self.lists.parts.settings.ttl,
             reason,
             call_id: parked.call_id,
             service: Some(parked.posted.service),
@@ -245,7 +255,7 @@ impl<'l> RowReader<'l> {
         let refused = RefusedResult::decode(&record.value)?;
         let own = Principal::from_bytes(record.key.principal);
         // A refused result without a call belongs to its service.
-        let is_service = own == Principal::of_service(&self.late.0.parts.principals, &refused.posted.service);
+        let is_service = own == Principal::of_service(&self.lists.parts.principals, &refused.posted.service);
         Some(ListedResult {
             cursor,
             principal: Some(own).filter(|_| !is_service),

@@ -2,7 +2,7 @@
 
 use crate::{
     late::{
-        calls::posted_results::delivery_value,
+        calls::delivery_value,
         records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult},
     },
     ledger::{Record, RecordKey, RecordKind},

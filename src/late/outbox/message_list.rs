@@ -1,8 +1,9 @@
 //! The messages that are to be sent, for operators.
 
+use super::{Outbox, pause_after};
 use crate::{
     late::{
-        LateError, LateStore, outbox,
+        LateError,
         page::{ListCursor, Page, PageScan},
         records::{EventKind, OutgoingRecord, Purpose, message_id},
     },
@@ -12,10 +13,6 @@ use crate::{
 
 /// The prefix of a written id.
 const ID_PREFIX: &str = "msg_";
-
-/// Access to the messages of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Messages<'l>(&'l LateStore);
 
 /// A message, without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,46 +33,47 @@ pub struct ListedMessage {
     pub is_dead: bool,
 }
 
-impl<'l> Messages<'l> {
-    /// Returns the messages of a store.
-    pub const fn of_store(late: &'l LateStore) -> Self {
-        Self(late)
-    }
-
-    /// Returns `true` if there may be some: a tool can undo its calls, or there is a webhook.
-    pub fn are_used(self) -> bool {
-        self.0.0.parts.has_cancels || !self.0.0.parts.webhooks.is_empty()
+impl Outbox {
+    /// Returns `true` if there may be messages: a tool can undo its calls, or there is a webhook.
+    pub fn is_used(&self) -> bool {
+        self.0.parts.has_cancels || !self.0.parts.webhooks.is_empty()
     }
 
     /// Returns one page of the messages of every caller.
     pub async fn list(
-        self,
+        &self,
         after: Option<ListCursor>,
         limit: usize,
         now: Moment,
     ) -> Result<Page<ListedMessage>, LateError> {
-        PageScan::of_everyone(self.0, (RecordKind::Outgoing, ROWS_MAX), after, limit, now)
-            .list_records(|record| listed(&record))
-            .await
+        PageScan::of_everyone(
+            &*self.0.parts.ledger,
+            (RecordKind::Outgoing, ROWS_MAX),
+            after,
+            limit,
+            now,
+        )
+        .list_records(|record| listed(&record))
+        .await
     }
 
     /// Has a message sent at once, also one that was given up. Returns `false` if there is none with this id.
-    pub async fn resend(self, id: &str, now: Moment) -> Result<bool, LateError> {
+    pub async fn resend(&self, id: &str, now: Moment) -> Result<bool, LateError> {
         let Some(index) = read_index(id) else { return Ok(false) };
         retry_conflicts(|| async {
-            let messages = &self.0.0.parts.messages;
+            let messages = &self.0.parts.messages;
             let Some(Stored { record, value: message }) = messages.find(index, 1, now).await?.pop() else {
                 return Ok(Some(false));
             };
             let again = OutgoingRecord {
                 due_at: now,
-                give_up_at: message.give_up_at.max(now.saturating_add(outbox::pause_after(1))),
+                give_up_at: message.give_up_at.max(now.saturating_add(pause_after(1))),
                 is_dead: false,
                 ..message
             };
             let is_done = messages.replace(&record, &again, now).await?;
             Ok(is_done.then(|| {
-                self.0.0.outbox.due().schedule(record.key, std::time::Duration::ZERO);
+                self.due().schedule(record.key, std::time::Duration::ZERO);
                 true
             }))
         })

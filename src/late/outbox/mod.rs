@@ -8,7 +8,7 @@ mod message_list;
 mod receiver_loads;
 
 pub(super) use due_queue::{DueMessage, DueQueue};
-pub use message_list::{ListedMessage, Messages};
+pub use message_list::ListedMessage;
 
 use super::{LateError, parts::LateParts, records::OutgoingRecord, update::LateUpdate};
 use crate::{
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// The messages that are to be sent: their records, and the order in which they are due. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Outbox(Arc<OutboxState>);
+pub struct Outbox(Arc<OutboxState>);
 
 /// The state of the outbox.
 #[derive(Debug)]

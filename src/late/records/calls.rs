@@ -224,6 +224,14 @@ pub struct RecordedCall {
     pub origin: Option<[u8; 32]>,
 }
 
+impl RecordedCall {
+    /// Returns `true` if the result waits for its conversation. That of a read is restored if a request shows its call, but
+    /// it is never pushed.
+    pub(in crate::late) fn is_pushed(&self) -> bool {
+        self.state == RecordedCallState::Settled && self.tier != Tier::Read
+    }
+}
+
 impl RecordValue for RecordedCall {
     const KIND: RecordKind = RecordKind::Call;
 

@@ -236,7 +236,7 @@ impl CallLookup {
         deadline: Instant,
     ) -> Result<bool, Unread> {
         let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
-        let answered = results.late.mark_in_request(&read, deadline).await;
+        let answered = results.late.calls().mark_in_request(&read, deadline).await;
         let (is_unread, marked) = (answered.is_err(), answered.unwrap_or_default());
         let mut all_marked = true;
         for (call, read) in calls.into_iter().zip(read) {
@@ -317,7 +317,7 @@ impl CallLookup {
         results: &LateResults,
         deadline: Instant,
     ) {
-        if results.late.waiting_count(results.caller) == 0 {
+        if results.late.calls().waiting_count(results.caller) == 0 {
             return;
         }
         // A block is a result that the client brought. It may be another one than the posted.

@@ -142,7 +142,7 @@ async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut 
         caller,
     });
     // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
-    let load = |deadline| path.late.load_posted(caller, false, deadline);
+    let load = |deadline| path.late.calls().load_posted(caller, false, deadline);
     ledger_budget.spend(load).await.ok();
 }
 

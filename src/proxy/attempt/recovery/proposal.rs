@@ -125,7 +125,7 @@ impl LeftOutResults {
             }
             path.recall.remove_text(caller, text.anchor);
         }
-        path.late.note_withheld(caller, self.records);
+        path.late.calls().note_withheld(caller, self.records);
     }
 }
 

@@ -1,0 +1,88 @@
+//! Changes of calls and intents, as other features take part in them: with steps of the same commit, and after it.
+
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
+
+use super::{
+    LateError,
+    records::{IntentRecord, RecordedCall},
+};
+use crate::ledger::{CommitStep, Moment, RecordKey};
+
+/// A change of the record with this key, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LateChange<'c> {
+    /// A call was observed, and is queued for recording.
+    Opened(RecordKey, &'c RecordedCall),
+    /// A call gets its first result.
+    Settled(RecordKey, &'c RecordedCall),
+    /// The result of a call takes the place of an earlier one.
+    Corrected(RecordKey, &'c RecordedCall),
+    /// Another result was posted for a call that has one. It is not written.
+    Conflict(RecordKey, &'c RecordedCall),
+    /// The result of a call is withdrawn: it waits again.
+    Withdrawn(RecordKey, &'c RecordedCall),
+    /// The client of a call has answered it.
+    Answered(RecordKey, &'c RecordedCall),
+    /// The tool of a call still runs.
+    Heartbeat(RecordKey),
+    /// The service of a call is asked to undo it.
+    CancelRequested(RecordKey, &'c RecordedCall),
+    /// A holder gets an intent.
+    Claimed(RecordKey, &'c IntentRecord),
+    /// The client has closed the session with this hash, which is no record.
+    SessionClosed(&'c [u8; 32]),
+}
+
+/// The part of a feature in the commit of a change.
+#[derive(Debug, Default)]
+pub(super) struct JoinedSteps {
+    pub(super) steps: Vec<CommitStep>,
+    /// The time until which the content of a call's result is needed.
+    pub(super) content_until: Moment,
+}
+
+/// The future of [`ChangeListener::join`]. It is boxed, so that a feature does not name those that listen to it.
+pub(super) type Joining<'j> = Pin<Box<dyn Future<Output = Result<JoinedSteps, LateError>> + Send + 'j>>;
+
+/// A feature that takes part in changes of others.
+pub(super) trait ChangeListener: Send + Sync {
+    /// Returns what belongs into the commit of a change. It may read.
+    fn join<'j>(&'j self, _change: LateChange<'j>, _now: Moment) -> Joining<'j> {
+        Box::pin(ready(Ok(JoinedSteps::default())))
+    }
+
+    /// Notes a change, after its commit. Does not wait.
+    fn note(&self, change: LateChange<'_>, now: Moment);
+}
+
+/// The features that take part in changes. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Listeners(Arc<[Box<dyn ChangeListener>]>);
+
+impl Listeners {
+    pub(super) fn new(listeners: impl IntoIterator<Item = Box<dyn ChangeListener>>) -> Self {
+        Self(listeners.into_iter().collect())
+    }
+
+    /// Returns what all features commit together with a change.
+    pub(super) async fn join(&self, change: LateChange<'_>, now: Moment) -> Result<JoinedSteps, LateError> {
+        let mut joined = JoinedSteps::default();
+        for listener in &*self.0 {
+            let own = listener.join(change, now).await?;
+            joined.steps.extend(own.steps);
+            joined.content_until = joined.content_until.max(own.content_until);
+        }
+        Ok(joined)
+    }
+
+    /// Tells all features of a change. Does not wait.
+    pub(super) fn note(&self, change: LateChange<'_>, now: Moment) {
+        for listener in &*self.0 {
+            listener.note(change, now);
+        }
+    }
+}
