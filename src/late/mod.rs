@@ -6,6 +6,9 @@
 //! after the same work, so that a caller cannot probe for foreign calls.
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
+//!
+//! Each feature has a state of its own. A feature reaches the others' records by the types of `records`, and their changes
+//! as a listener (`changes`). `LateStore` only puts them together.
 
 mod calls;
 mod cancels;
@@ -38,6 +41,19 @@ use std::{fmt, sync::Arc};
 
 use tokio::sync::Notify;
 
+use self::{
+    changes::{ChangeListener, Listeners},
+    dispatching::Dispatching,
+    events::Events,
+    intents::IntentsOfCalls,
+    parts::LateParts,
+};
+use crate::{
+    auth::{Caller, Owner, PrincipalKey},
+    table::{TableParts, VerifiedCallers},
+    telemetry::Telemetry,
+};
+
 pub use calls::{
     AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, NamedCallRecord,
     ObservedCall, PostOutcome, ReadResult, WithdrawOutcome,
@@ -67,20 +83,6 @@ pub use service::{Service, ServiceReach};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
 pub use webhook::WebhookSettings;
-
-use crate::{
-    auth::{Caller, Owner, PrincipalKey},
-    table::{TableParts, VerifiedCallers},
-    telemetry::Telemetry,
-};
-
-use self::{
-    changes::{ChangeListener, Listeners},
-    dispatching::Dispatching,
-    events::Events,
-    intents::IntentsOfCalls,
-    parts::LateParts,
-};
 
 /// The features of late results, over one ledger. Cheap to clone.
 #[derive(Clone)]

@@ -1,16 +1,17 @@
 //! News of other replicas: the feeds, the messages and the parked results that depend on what they store.
 
-use super::{LateError, LateFeatures, calls::delivery_value, contents, feed::SettledEvent};
-use crate::{
-    auth::Principal,
-    clock,
-    ledger::{ChangeEvent, RecordChange, RecordKey, RecordKind},
-};
 use std::{sync::Weak, time::Duration};
 
 use tokio::{
     sync::{Notify, broadcast::error::RecvError},
     time::timeout,
+};
+
+use super::{LateError, LateFeatures, calls::delivery_value, contents, feed::SettledEvent};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{ChangeEvent, RecordChange, RecordKey, RecordKind},
 };
 
 /// Time between two warnings to the listeners of feeds while changes are not told.

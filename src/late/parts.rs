@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
-    ledger::{Ledger, RecordKind, RecordOwners, Unread},
+    ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Moment, RecordKind, RecordOwners, Unread},
     session::SessionStrength,
     table::{Records, TableParts, VerifiedCallers},
     telemetry::Telemetry,
@@ -115,6 +115,11 @@ impl LateParts {
         self.settings.tool_settings(&call.tool).carries_over
             && call.strength == SessionStrength::Strong
             && self.is_strong_user(principal, Principal::from_bytes(call.account))
+    }
+
+    /// Commits steps. Returns `false` if another writer was first.
+    pub(super) async fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> Result<bool, LedgerError> {
+        Ok(self.ledger.commit(steps, now).await? == CommitOutcome::Done)
     }
 
     /// Counts a read that failed or came too late.

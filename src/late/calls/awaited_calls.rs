@@ -19,7 +19,7 @@ const RESULTS_MAX: usize = 50_000;
 
 /// The parked results of known owners.
 #[derive(Debug, Default)]
-pub(in crate::late) struct AwaitedTable(Mutex<ParkedResults>);
+pub(super) struct AwaitedTable(Mutex<ParkedResults>);
 
 #[derive(Debug, Default)]
 struct ParkedResults {
@@ -51,7 +51,7 @@ impl AwaitedCalls {
 
 impl AwaitedTable {
     /// Adds the parked result of this record.
-    pub(in crate::late) fn add(&self, record: RecordKey, owner: Owner, call_id: &[u8]) {
+    pub(super) fn add(&self, record: RecordKey, owner: Owner, call_id: &[u8]) {
         let entry = (owner, call_index(call_id));
         let mut known = self.lock();
         if known.results.get(&record) == Some(&entry) {
@@ -67,12 +67,12 @@ impl AwaitedTable {
     }
 
     /// Removes the parked result of this record, which waits no longer.
-    pub(in crate::late) fn remove(&self, record: &RecordKey) {
+    pub(super) fn remove(&self, record: &RecordKey) {
         self.lock().remove_result(record);
     }
 
     /// Returns the records of a service's parked results.
-    pub(in crate::late) fn records_of(&self, service: Principal) -> HashSet<RecordKey> {
+    pub(super) fn records_of(&self, service: Principal) -> HashSet<RecordKey> {
         let known = self.lock();
         let records = known.results.keys();
         records
@@ -82,7 +82,7 @@ impl AwaitedTable {
     }
 
     /// Returns the calls for which parked results of an owner wait.
-    pub(in crate::late) fn calls_of(&self, owner: impl FnOnce() -> Owner) -> AwaitedCalls {
+    pub(super) fn calls_of(&self, owner: impl FnOnce() -> Owner) -> AwaitedCalls {
         let known = self.lock();
         // The usual case, in which the name of the owner need not be hashed.
         if known.calls.is_empty() {

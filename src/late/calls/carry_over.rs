@@ -11,7 +11,7 @@ use crate::{
     auth::{Caller, Principal},
     clock,
     late::{LateError, contents::NamedResult, records::RecordedCall},
-    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName, Unread, retry_conflicts},
+    ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, retry_conflicts},
     session::LaneId,
 };
 
@@ -108,7 +108,7 @@ impl Calls {
             let steps: Vec<CommitStep> = free
                 .map(|(_, key)| CommitStep::insert_record(*key, Bytes::copy_from_slice(lane.as_bytes()), until))
                 .collect();
-            let is_done = steps.is_empty() || self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = steps.is_empty() || self.0.parts.commit(steps, now).await?;
             let own = (0..).zip(names).filter(|(at, _)| is_free(*at) || is_own(*at));
             Ok(is_done.then(|| own.map(|(_, name)| *name).collect()))
         })

@@ -1,5 +1,7 @@
 //! Changes of the state of a recorded call: answered by its client, delivered, withheld or acknowledged.
 
+use std::sync::Arc;
+
 use super::{Calls, CallsState, posted_results::delivery_value};
 use crate::table::RecordValue;
 use crate::{
@@ -19,7 +21,6 @@ use crate::{
     telemetry::dashboard::LateCallLabel,
     writer::Subject,
 };
-use std::sync::Arc;
 
 /// A change of a call's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

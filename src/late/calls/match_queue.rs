@@ -14,14 +14,14 @@ const QUEUED_MAX: usize = 100_000;
 
 /// Indexes of parked results, by the time at which their matches settle.
 #[derive(Debug, Default)]
-pub(in crate::late) struct MatchQueue {
+pub(super) struct MatchQueue {
     entries: Mutex<BTreeSet<(Moment, Index)>>,
     changed: Notify,
 }
 
 impl MatchQueue {
     /// Adds an index.
-    pub(in crate::late) fn add(&self, index: Index, certain_at: Moment) {
+    pub(super) fn add(&self, index: Index, certain_at: Moment) {
         let mut entries = self.lock_entries();
         if entries.len() < QUEUED_MAX && entries.insert((certain_at, index)) {
             self.changed.notify_one();
@@ -29,7 +29,7 @@ impl MatchQueue {
     }
 
     /// Removes and returns the indexes that are due.
-    pub(in crate::late) fn take_due(&self, now: Moment) -> Vec<Index> {
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Index> {
         let mut entries = self.lock_entries();
         let not_due = entries.split_off(&(now, [u8::MAX; 16]));
         let due = std::mem::replace(&mut *entries, not_due);
@@ -37,17 +37,17 @@ impl MatchQueue {
     }
 
     /// Returns the indexes of the results whose match settles by itself.
-    pub(in crate::late) fn queued_indexes(&self) -> HashSet<Index> {
+    pub(super) fn queued_indexes(&self) -> HashSet<Index> {
         self.lock_entries().iter().map(|(_, index)| *index).collect()
     }
 
     /// Returns the time of the first index.
-    pub(in crate::late) fn first_due(&self) -> Option<Moment> {
+    pub(super) fn first_due(&self) -> Option<Moment> {
         self.lock_entries().first().map(|(certain_at, _)| *certain_at)
     }
 
     /// Waits for a new index.
-    pub(in crate::late) async fn changed(&self) {
+    pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 

@@ -3,6 +3,14 @@
 //! A result without an owner goes to the only call of its id. A second call may be recorded a moment later, so a match
 //! with a new call must stay unique for a while.
 
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::sleep};
+
 use super::{
     Calls, CallsState,
     settling::{Post, PostOutcome, SettleOutcome},
@@ -21,20 +29,13 @@ use crate::{
     telemetry::dashboard::LateCallLabel,
     writer::Subject,
 };
-use std::{
-    collections::HashSet,
-    sync::{Arc, Weak},
-    time::Duration,
-};
-
-use tokio::{sync::Notify, time::sleep};
 
 /// The time between two searches for parked results that have expired: 10 minutes.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 impl Calls {
     /// Stores a result until its call is recorded.
-    pub(in crate::late) async fn park_result(
+    pub(super) async fn park_result(
         &self,
         named: &NamedCall<'_>,
         posted: PostedResult,
@@ -146,7 +147,7 @@ impl LateUpdate for SettleParked {
 
 impl Calls {
     /// Settles the parked results that name a call of this index, as far as their matches have settled.
-    pub(in crate::late) async fn settle_parked(&self, index: Index) -> Result<(), LateError> {
+    pub(super) async fn settle_parked(&self, index: Index) -> Result<(), LateError> {
         // Another process may have parked the first result a moment ago, and would not find the call.
         let is_shared = !self.0.parts.ledger.is_exclusive();
         let may_wait = |service: &Service| {

@@ -13,7 +13,7 @@ use crate::{
         named_calls::MatchedCall,
         records::{PostedResult, RecordedCallState},
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
+    ledger::{Moment, Record, RecordKind, retry_conflicts},
     repair::is_strong,
     telemetry::dashboard::LateCallLabel,
 };
@@ -109,15 +109,15 @@ impl Calls {
         let mut steps = vec![self.0.parts.calls.replace_step(&record, &call)];
         let change = LateChange::Withdrawn(record.key, &call);
         steps.extend(self.0.listeners.join(change, now).await?.steps);
-        let of_kind = |kind| RecordKey { kind, ..record.key };
-        let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+        let related = [RecordKind::Delivery, RecordKind::ResultContent].map(|kind| record.key.with_kind(kind));
         let existing = self.0.parts.ledger.read(related.to_vec(), now).await?;
         steps.extend(existing.iter().flatten().map(Record::remove_step));
-        if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        if self.0.parts.commit(steps, now).await? {
             let principal = record.key.owner();
             self.0.posted.forget(principal, record.key.name, record.expires_at);
             let label = LateCallLabel::new(&call.id, Some(&call.tool));
             self.0.parts.telemetry.record_late_event_of("withdrawn", label);
+            self.0.listeners.note(change, now);
             return Ok(Some(WithdrawOutcome::Withdrawn));
         }
         Ok(None)
@@ -146,7 +146,7 @@ impl Calls {
         matching::extend_call(self.0.parts.run_limit(&call.tool), &mut call, now);
         let deadline = call.deadline;
         let steps = vec![self.0.parts.calls.replace_step(&record, &call)];
-        if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        if self.0.parts.commit(steps, now).await? {
             self.0.listeners.note(LateChange::Heartbeat(record.key), now);
             return Ok(Some(HeartbeatOutcome::Extended { deadline }));
         }

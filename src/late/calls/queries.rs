@@ -1,5 +1,9 @@
 //! Reads of recorded calls and their posted results, for exchanges and for the ledger API.
 
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
 use super::{
     Calls, FoundResult,
     posted_results::{Reading, delivery_value},
@@ -23,9 +27,6 @@ use crate::{
     session::LaneId,
     table::{RecordValue, Stored},
 };
-use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
 
 /// Timeout of the read behind [`LateStore::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -26,7 +26,7 @@ impl fmt::Debug for ReadResult {
 
 impl ReadResult {
     /// Returns the posted result of a call's record. `None` if the call has none that a request may contain.
-    pub(in crate::late) fn of_call(record: &Record, call: &RecordedCall) -> Option<Self> {
+    pub(super) fn of_call(record: &Record, call: &RecordedCall) -> Option<Self> {
         let posted = call.posted.as_ref().filter(|_| !call.is_withheld)?;
         let marked = || RecordedCall {
             is_in_request: true,
@@ -52,17 +52,17 @@ impl ReadResult {
     }
 
     /// Returns the key of the call.
-    pub(in crate::late) const fn key(&self) -> &RecordKey {
+    pub(super) const fn key(&self) -> &RecordKey {
         &self.key
     }
 
     /// Returns the digest of the result.
-    pub(in crate::late) const fn digest(&self) -> [u8; 32] {
+    pub(super) const fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
     /// Returns the step that marks the result. `None` if it is marked.
-    pub(in crate::late) const fn mark(&self) -> Option<&CommitStep> {
+    pub(super) const fn mark(&self) -> Option<&CommitStep> {
         self.mark.as_ref()
     }
 

@@ -1,5 +1,7 @@
 //! Calls on their way to the ledger: those that a service may answer, each once.
 
+use std::sync::Arc;
+
 use super::{Calls, CallsState, ObservedCall};
 use crate::{
     auth::Caller,
@@ -17,7 +19,6 @@ use crate::{
     table::RecordValue,
     writer::{Subject, UpdateEnd},
 };
-use std::sync::Arc;
 
 /// Bytes that a call counts in addition to its texts.
 const CALL_BYTES: usize = 512;
@@ -175,7 +176,7 @@ impl Calls {
                 batch.iter().zip(existing).partition(|(_, record)| record.is_some());
             let steps: Vec<_> = unrecorded.iter().map(|(new, _)| insert(new)).collect();
             let has_steps = !steps.is_empty();
-            let remaining = if self.0.parts.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+            let remaining = if self.0.parts.commit(steps, clock::unix_time()).await? {
                 is_written |= has_steps;
                 recorded
             } else {
@@ -210,7 +211,7 @@ impl Calls {
             let twin = twin_key(&recorded, new);
             let steps = self.change_steps(&record, recorded, (new, now));
             let has_steps = !steps.is_empty();
-            if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            if self.0.parts.commit(steps, now).await? {
                 return Ok(Some(has_steps));
             }
             // The twin exists already, or another writer was first. Only the latter needs another try.

@@ -1,5 +1,9 @@
 //! Marks of posted results that requests contain: from then on no service corrects or withdraws them, in any process.
 
+use std::collections::HashSet;
+
+use tokio::time::{Instant, timeout_at};
+
 use super::{Calls, read_result::ReadResult};
 use crate::{
     auth::Caller,
@@ -10,14 +14,10 @@ use crate::{
         records::{PostedResult, RecordedCall},
     },
     ledger::{
-        CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by,
-        retry_conflicts,
+        CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by, retry_conflicts,
     },
     table::RecordValue,
 };
-use std::collections::HashSet;
-
-use tokio::time::{Instant, timeout_at};
 
 impl Calls {
     /// Reads these results once more, with their contents, for a request that is to contain them. An entry is `None` if its
@@ -105,7 +105,7 @@ impl Calls {
         let mut seen = HashSet::new();
         let marks = results.iter().filter(|result| seen.insert(*result.call()));
         let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
-        let is_done = marks.is_empty() || self.0.parts.ledger.commit(marks, now).await? == CommitOutcome::Done;
+        let is_done = marks.is_empty() || self.0.parts.commit(marks, now).await?;
         Ok(is_done.then_some(seen))
     }
 }

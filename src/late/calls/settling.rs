@@ -51,16 +51,16 @@ pub enum PostOutcome {
 
 /// A result on its way to its call.
 #[derive(Clone, Copy)]
-pub(in crate::late) struct Post<'p> {
-    pub(in crate::late) posted: &'p PostedResult,
+pub(super) struct Post<'p> {
+    pub(super) posted: &'p PostedResult,
     /// The digest of the stored result that it corrects. `None` for a first result.
-    pub(in crate::late) replaces: Option<[u8; 32]>,
+    pub(super) replaces: Option<[u8; 32]>,
     /// The step that removes the parked record of the result. It is applied with any outcome of the result.
-    pub(in crate::late) parked_removal: Option<&'p CommitStep>,
+    pub(super) parked_removal: Option<&'p CommitStep>,
 }
 
 /// The outcome of matching a result with its recorded call.
-pub(in crate::late) enum SettleOutcome {
+pub(super) enum SettleOutcome {
     /// The result is stored with its call, or refused.
     Done(PostOutcome),
     /// No such call is recorded.
@@ -71,11 +71,7 @@ pub(in crate::late) enum SettleOutcome {
 
 impl Calls {
     /// Settles the call that a service names, if it is recorded.
-    pub(in crate::late) async fn settle_named(
-        &self,
-        named: &NamedCall<'_>,
-        post: Post<'_>,
-    ) -> Result<SettleOutcome, LateError> {
+    pub(super) async fn settle_named(&self, named: &NamedCall<'_>, post: Post<'_>) -> Result<SettleOutcome, LateError> {
         let Post {
             posted, parked_removal, ..
         } = post;
@@ -204,7 +200,7 @@ impl Calls {
         // One commit: after a crash the result, its delivery and its parked copy agree with each other.
         let steps = self.result_steps(record, &call, is_correction, until).into_iter();
         let steps = steps.chain(joined.steps).chain(content).chain(parked_removal.cloned());
-        if parts.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
+        if !parts.commit(steps.collect(), now).await? {
             return Ok(false);
         }
         let label = LateCallLabel::new(&call.id, Some(&call.tool));
@@ -265,7 +261,7 @@ impl Calls {
     }
 
     /// Returns `true` if this process knows that the lane or the session of a call was left.
-    pub(in crate::late) fn was_left(&self, call: &RecordedCall) -> bool {
+    pub(super) fn was_left(&self, call: &RecordedCall) -> bool {
         let left_since = |name: &[u8; 32]| self.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
         call.lane.iter().chain(&call.session).any(left_since)
     }

@@ -1,5 +1,7 @@
 //! Requests about cancels: the owner of a call wants it undone, and its service reports that it was, or will not be.
 
+use std::time::Duration;
+
 use super::{Cancels, evidence};
 use crate::{
     auth::Caller,
@@ -10,11 +12,10 @@ use crate::{
         named_calls::MatchedCall,
         records::{LeaveReason, OutgoingRecord, Purpose, RecordedCall, RecordedCallState, call_names},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, retry_conflicts, update_records},
+    ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey, retry_conflicts, update_records},
     repair::Tier,
     table::RecordValue,
 };
-use std::time::Duration;
 
 /// The outcome of a request about a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +173,7 @@ impl Cancels {
             .into_iter()
             .flatten();
         steps.extend(waiting.map(|record| record.remove_step()));
-        if self.0.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        if self.0.parts.commit(steps, now).await? {
             self.0.outbox.due().remove(&message);
             self.lock_watch().remove_call(&record.key);
             self.count_end(is_refused);

@@ -1,5 +1,10 @@
 //! Evidence that a lane was left, and signs that it was not: both are stored in the background.
 
+use std::{sync::Arc, time::Duration};
+
+use memchr::memmem;
+use tokio::time::Instant;
+
 use super::{
     Cancels, CancelsState,
     lane_watch::{LeftCall, WatchedCall},
@@ -19,10 +24,6 @@ use crate::{
     table::{RecordValue, Stored},
     writer::Subject,
 };
-use std::{sync::Arc, time::Duration};
-
-use memchr::memmem;
-use tokio::time::Instant;
 
 impl Cancels {
     /// Returns `true` if the lane has a watched call, or may have one of an earlier process.
@@ -31,7 +32,7 @@ impl Cancels {
     }
 
     /// Watches a recorded call if evidence may cancel it: its tool has a `cancel_url`, and no other lane uses its id.
-    pub(in crate::late) fn watch_call(&self, key: RecordKey, call: &RecordedCall) {
+    pub(super) fn watch_call(&self, key: RecordKey, call: &RecordedCall) {
         let is_undoable =
             call.tier == Tier::Revertible && self.0.parts.settings.tool_settings(&call.tool).cancel_url.is_some();
         // A reusable id is in other requests, too: it tells nothing of its call.
@@ -106,7 +107,7 @@ impl Cancels {
     }
 
     /// Notes that the client closed a session, by its hash.
-    pub(in crate::late) fn note_closed(&self, session: &[u8; 32]) {
+    pub(super) fn note_closed(&self, session: &[u8; 32]) {
         let left = self.lock_watch().close_session(session, clock::now());
         self.store_left(left);
     }

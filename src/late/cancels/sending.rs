@@ -1,5 +1,7 @@
 //! A cancel that is due: judged once more, sent, and answered.
 
+use serde_json::json;
+
 use super::{Cancels, evidence::read_sign};
 use crate::{
     auth::{Owner, Principal},
@@ -12,11 +14,10 @@ use crate::{
             IntentId, IntentRecord, IntentState, LeaveReason, OutgoingRecord, Purpose, RecordedCall, RecordedCallState,
         },
     },
-    ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
+    ledger::{CommitStep, Moment, Record, RecordKey, RecordKind},
     session::CallEvidence,
     table::{RecordValue, Stored},
 };
-use serde_json::json;
 
 /// The type of the message.
 const MESSAGE_TYPE: &str = "ledger.intent.cancel";
@@ -194,7 +195,7 @@ impl Cancels {
         steps.push(self.0.parts.messages.replace_step(record, &message));
         let change = LateChange::CancelRequested(call_record.key, &call);
         steps.extend(self.0.listeners.join(change, now).await?.steps);
-        if self.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
+        if !self.0.parts.commit(steps, now).await? {
             return Err(LateError::Busy);
         }
         self.lock_watch().make_final(&call_record.key, clock::now());
@@ -226,7 +227,7 @@ impl Cancels {
                 );
             }
         }
-        if self.0.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
+        if !self.0.parts.commit(steps, now).await? {
             return Ok(false);
         }
         if reply != CancelReply::Accepted {

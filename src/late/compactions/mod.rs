@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use noted_calls::{CALL_BYTES, decode_calls, encode_calls, merge_calls};
-
 use super::{LateError, parts::LateParts, records::retention::longest_retention, update::LateUpdate};
 use crate::{
     auth::{Caller, Principal},
@@ -18,6 +16,7 @@ use crate::{
     session::LaneId,
     writer::{Subject, UpdateEnd},
 };
+use noted_calls::{CALL_BYTES, decode_calls, encode_calls, merge_calls};
 
 /// The calls of a lane that compactions may have removed, in the order of their history.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,14 @@
 
 pub mod webhooks;
 
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep_until};
+
 use super::{
     LateError,
     cancels::{CancelReply, Cancels, PreparedCancel},
@@ -13,16 +21,9 @@ use super::{
 use crate::{
     auth::WebhookKey,
     clock,
-    ledger::{CommitOutcome, Moment, Record, RecordKey, retry_conflicts},
+    ledger::{Moment, Record, RecordKey, retry_conflicts},
     table::{RecordValue, Stored},
 };
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
-
-use tokio::time::{Instant, sleep_until};
 
 /// The pause after the ledger failed.
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
@@ -452,7 +453,7 @@ impl Dispatching {
                 }
                 (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
                     let steps = vec![record.remove_step()];
-                    self.parts.ledger.commit(steps, now).await? == CommitOutcome::Done
+                    self.parts.commit(steps, now).await?
                 }
             };
             Ok(is_done.then_some(()))

@@ -1,5 +1,7 @@
 //! Claims: a holder asks if its tool may run.
 
+use std::time::Duration;
+
 use super::{
     Holder, Intents,
     replaying::{self, ReplayedResult},
@@ -19,12 +21,11 @@ use crate::{
         },
         service::Service,
     },
-    ledger::{CommitOutcome, Moment, RecordKey, RecordName, retry_conflicts},
+    ledger::{Moment, RecordKey, RecordName, retry_conflicts},
     repair::Tier,
     table::{RecordValue, Stored},
     upstream::random_bytes,
 };
-use std::time::Duration;
 
 /// The time until a holder without heartbeats counts as gone, for tools without a `max_duration`.
 const LEASE_DEFAULT: Duration = Duration::from_secs(10 * 60);
@@ -354,7 +355,7 @@ impl Intents {
         }
         let change = LateChange::Claimed(key, &intent);
         steps.extend(self.listeners.join(change, now).await?.steps);
-        if self.parts.ledger.commit(steps, now).await? != CommitOutcome::Done {
+        if !self.parts.commit(steps, now).await? {
             return Ok(None);
         }
         self.listeners.note(change, now);

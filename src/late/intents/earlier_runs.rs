@@ -1,5 +1,10 @@
 //! Results of earlier runs: a call without a result gets that of an earlier call with the same intent.
 
+use std::{fmt, time::Duration};
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, timeout_at};
+
 use super::{Intents, storing};
 use crate::{
     auth::{Caller, Principal},
@@ -12,10 +17,6 @@ use crate::{
     ledger::{Moment, RecordKey, Unread, read_by},
     table::{RecordValue, Stored},
 };
-use std::{fmt, time::Duration};
-
-use futures_util::future::try_join_all;
-use tokio::time::{Instant, timeout_at};
 
 /// The result of an earlier call with the same intent.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Reports of a holder: the tool still runs, has ended, or was cancelled.
 
+use std::time::Duration;
+
 use super::{Holder, Intents, storing};
 use crate::{
     late::{
@@ -13,10 +15,9 @@ use crate::{
         },
         service::Service,
     },
-    ledger::{CommitOutcome, Moment, Record, retry_conflicts},
+    ledger::{Moment, Record, retry_conflicts},
     table::{RecordValue, Stored},
 };
-use std::time::Duration;
 
 /// The intent that a holder names.
 #[derive(Clone, Copy, Debug)]
@@ -205,7 +206,7 @@ impl Intents {
             {
                 steps.push(self.parts.calls.replace_step(&call.record, &call.value));
             }
-            if self.parts.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            if self.parts.commit(steps, now).await? {
                 if let (HolderReport::Heartbeat, Some(name)) = (report, stored.value.run.call) {
                     let call = RecordedCall::key(stored.record.key.owner(), name);
                     self.listeners.note(LateChange::Heartbeat(call), now);
@@ -246,7 +247,7 @@ impl Intents {
         let steps = [self.parts.intents.replace_step(&stored.record, &intent)]
             .into_iter()
             .chain(content);
-        Ok(self.parts.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
+        Ok(self.parts.commit(steps.collect(), now).await?)
     }
 
     /// Stores a result that came after the end of its intent.

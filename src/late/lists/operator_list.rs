@@ -3,6 +3,9 @@
 //! One page reads a bounded number of records, bytes and callers. It may therefore have few rows, or none, although more
 //! follow after its cursor. No row contains the content of a result or the input of a call.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use super::wait_reason::WaitReason;
 use crate::{
     auth::{Owner, Principal},
@@ -19,8 +22,6 @@ use crate::{
     repair::Tier,
     table::RecordValue,
 };
-use std::collections::HashSet;
-use std::sync::Arc;
 
 /// A list for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

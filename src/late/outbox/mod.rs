@@ -10,6 +10,8 @@ mod receiver_loads;
 pub(super) use due_queue::{DueMessage, DueQueue};
 pub use message_list::ListedMessage;
 
+use std::{sync::Arc, time::Duration};
+
 use super::{LateError, parts::LateParts, records::OutgoingRecord, update::LateUpdate};
 use crate::{
     clock,
@@ -17,7 +19,6 @@ use crate::{
     table::Stored,
     writer::Subject,
 };
-use std::{sync::Arc, time::Duration};
 
 /// The pause after the first failed try of a message. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);

@@ -3,6 +3,10 @@
 //! The first byte is the format version, the second the kind of record. A record is read as a whole: an unknown,
 //! truncated or too long one decodes to `None`.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+
 use super::{
     RecordedCallState,
     bytes::{RecordReader, RecordWriter},
@@ -16,9 +20,6 @@ use crate::{
     session::SessionStrength,
     table::RecordValue,
 };
-use std::time::Duration;
-
-use bytes::Bytes;
 
 /// The format version of calls. Version 1 had every content in its record, and nothing of a call after it. Version 2 had
 /// nothing of intents and of carry-over, version 3 nothing of the requests that contain a result.

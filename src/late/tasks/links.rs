@@ -11,7 +11,7 @@ use crate::{
         LateError,
         records::bytes::{RecordReader, RecordWriter},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
+    ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     upstream::random_bytes,
 };
 
@@ -134,7 +134,7 @@ impl UserTasks {
             let replaced = own.iter().take(surplus).map(|record| record.remove_step());
             let steps = [made].into_iter().chain(replaced).collect();
             // On a conflict another writer has removed one of these links.
-            let is_done = self.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = self.0.commit(steps, now).await?;
             Ok(is_done.then_some(true))
         })
         .await;
@@ -171,7 +171,7 @@ impl UserTasks {
         if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
             return Ok(false);
         }
-        Ok(self.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
+        Ok(self.0.commit(vec![record.remove_step()], now).await?)
     }
 
     /// Returns the link with this secret. `None` if it is unknown, expired or revoked.
