@@ -40,8 +40,7 @@ impl LateParts {
         until: Moment,
     ) -> Result<Option<CommitStep>, LateError> {
         let key = owner.with_kind(RecordKind::ResultContent);
-        let existing = self.ledger.read(vec![key], clock::unix_time()).await?;
-        let existing = existing.into_iter().flatten().next();
+        let existing = self.read_record(key, clock::unix_time()).await?;
         Ok(match (content, existing) {
             (Some(content), existing) => Some(CommitStep::put_record(key, existing.as_ref(), content.into(), until)),
             (None, Some(record)) => Some(record.remove_step()),

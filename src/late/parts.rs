@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use super::{
     records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult},
     service::Service,
@@ -10,7 +12,10 @@ use super::{
 };
 use crate::{
     auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
-    ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Moment, RecordKind, RecordOwners, Unread},
+    ledger::{
+        CommitOutcome, CommitStep, Ledger, LedgerError, Moment, Record, RecordKey, RecordKind, RecordOwners, Unread,
+        read_by,
+    },
     session::SessionStrength,
     table::{Records, TableParts, VerifiedCallers},
     telemetry::Telemetry,
@@ -120,6 +125,16 @@ impl LateParts {
     /// Commits steps. Returns `false` if another writer was first.
     pub(super) async fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> Result<bool, LedgerError> {
         Ok(self.ledger.commit(steps, now).await? == CommitOutcome::Done)
+    }
+
+    /// Reads one record.
+    pub(super) async fn read_record(&self, key: RecordKey, now: Moment) -> Result<Option<Record>, LedgerError> {
+        Ok(self.ledger.read(vec![key], now).await?.into_iter().flatten().next())
+    }
+
+    /// Reads records, in the order of their keys, if the ledger returns them before the deadline.
+    pub(super) async fn read_by(&self, keys: Vec<RecordKey>, by: Instant) -> Result<Vec<Option<Record>>, Unread> {
+        self.count_unread(read_by(&*self.ledger, keys, by).await)
     }
 
     /// Counts a read that failed or came too late.

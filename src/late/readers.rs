@@ -82,8 +82,7 @@ impl Readers {
         if noted.is_some_and(|at| now < at.saturating_add(READ_VALID_FOR)) {
             return Ok(true);
         }
-        let record = self.0.parts.ledger.read(vec![reader_key(principal)], now).await?;
-        Ok(record.into_iter().flatten().next().is_some())
+        Ok(self.0.parts.read_record(reader_key(principal), now).await?.is_some())
     }
 }
 

@@ -40,8 +40,8 @@ impl Calls {
         named: &NamedCall<'_>,
         posted: PostedResult,
     ) -> Result<PostOutcome, LateError> {
+        let (parts, service) = (&self.0.parts, named.service.principal);
         let now = clock::unix_time();
-        let key = ParkedResult::key(named.service.principal, call_names::parked_name(named));
         let parked = ParkedResult {
             call_id: named.call_id.to_vec(),
             owner: named.owner,
@@ -49,13 +49,11 @@ impl Calls {
             described: named.described.map(|(tool, input)| (tool.to_vec(), input)),
             posted,
         };
-        self.0
-            .parts
-            .record_owners
-            .note(RecordKind::Parked, named.service.principal);
-        let insert = self.0.parts.parked.insert_step(key, &parked, now);
+        let key = ParkedResult::key(service, call_names::parked_name(&parked));
+        parts.record_owners.note(RecordKind::Parked, service);
+        let insert = parts.parked.insert_step(key, &parked, now);
         let mut made_at = now;
-        if let CommitOutcome::Conflict(existing) = self.0.parts.ledger.commit(vec![insert], now).await? {
+        if let CommitOutcome::Conflict(existing) = parts.ledger.commit(vec![insert], now).await? {
             let record = existing.into_iter().flatten().next();
             made_at = record.as_ref().map_or(now, |record| record.made_at);
             let earlier = record.and_then(|record| ParkedResult::decode(&record.value));
@@ -108,8 +106,7 @@ impl Calls {
 
     /// Notes that another replica has stored or removed a parked result.
     pub(in crate::late) async fn note_parked_change(&self, key: RecordKey) -> Result<(), LateError> {
-        let records = self.0.parts.ledger.read(vec![key], clock::unix_time()).await?;
-        match records.into_iter().flatten().next() {
+        match self.0.parts.read_record(key, clock::unix_time()).await? {
             Some(record) => {
                 if let Some(parked) = ParkedResult::decode(&record.value) {
                     self.note_parked(key, &parked);
@@ -149,24 +146,14 @@ impl Calls {
     /// Settles the parked results that name a call of this index, as far as their matches have settled.
     pub(super) async fn settle_parked(&self, index: Index) -> Result<(), LateError> {
         // Another process may have parked the first result a moment ago, and would not find the call.
-        let is_shared = !self.0.parts.ledger.is_exclusive();
-        let may_wait = |service: &Service| {
-            is_shared
-                || self
-                    .0
-                    .parts
-                    .record_owners
-                    .may_have(RecordKind::Parked, service.principal)
-        };
+        let (parts, now) = (&self.0.parts, clock::unix_time());
+        let is_shared = !parts.ledger.is_exclusive();
+        let may_wait = |service: &Service| is_shared || self.may_have_parked(service);
         // Most calls are recorded while no result is parked at all.
-        if !self.0.parts.services.iter().any(may_wait) {
+        if !parts.services.iter().any(may_wait) {
             return Ok(());
         }
-        let records = self
-            .0
-            .parts
-            .ledger
-            .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
+        let records = parts.ledger.find_by_index(RecordKind::Parked, index, ROWS_MAX, now);
         let mut last_error = None;
         for record in records.await? {
             let Some((service, parked)) = self.read_parked(&record) else {
@@ -233,17 +220,18 @@ impl Calls {
         }
     }
 
+    /// Returns `true` if results of a service may be parked.
+    fn may_have_parked(&self, service: &Service) -> bool {
+        let owners = &self.0.parts.record_owners;
+        owners.may_have(RecordKind::Parked, service.principal)
+    }
+
     /// Stores the parked results of a service that no call has claimed as refused ones, and settles the others. Then forgets
     /// those that the ledger has no longer.
     async fn expire_of_service(&self, service: &Service) -> Result<(), LateError> {
         // Before the search: what is parked meanwhile must stay.
         let mut unseen = self.0.awaited.records_of(service.principal);
-        if self
-            .0
-            .parts
-            .record_owners
-            .may_have(RecordKind::Parked, service.principal)
-        {
+        if self.may_have_parked(service) {
             self.search_parked(service, &mut unseen).await?;
         }
         self.forget_removed(unseen.into_iter().collect()).await
@@ -254,11 +242,8 @@ impl Calls {
         let (principal, mut after) = (*service.principal.as_bytes(), 0);
         loop {
             let now = clock::unix_time();
-            let records = self
-                .0
-                .parts
-                .ledger
-                .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
+            let ledger = &self.0.parts.ledger;
+            let records = ledger.list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
             let page = records.await?;
             let Some((last, _)) = page.last() else {
                 return Ok(());

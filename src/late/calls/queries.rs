@@ -21,7 +21,6 @@ use crate::{
     },
     ledger::{
         LedgerError, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all,
-        read_by,
     },
     repair::is_strong,
     session::LaneId,
@@ -78,10 +77,7 @@ impl Calls {
         let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
         // The contents come last: the mark of a result that is older than its content is then refused.
         let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
-        let mut calls = self
-            .0
-            .parts
-            .count_unread(read_by(&*self.0.parts.ledger, keys, by).await)?;
+        let mut calls = self.0.parts.read_by(keys, by).await?;
         let contents = calls.split_off(names.len());
         let mut is_found = vec![false; wanted.len()];
         for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
@@ -187,11 +183,8 @@ impl Calls {
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
         let (mut after, mut start) = (0, 0);
         loop {
-            let list = self
-                .0
-                .parts
-                .ledger
-                .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
+            let ledger = &self.0.parts.ledger;
+            let list = ledger.list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
             let page = list.await?;
             let Some((end, _)) = page.last() else { break };
             after = *end;
@@ -211,10 +204,7 @@ impl Calls {
         names: &[RecordName],
         by: Instant,
     ) -> Result<Vec<NamedResult>, Unread> {
-        let records = self
-            .0
-            .parts
-            .count_unread(read_by(&*self.0.parts.ledger, call_keys(caller, names), by).await)?;
+        let records = self.0.parts.read_by(call_keys(caller, names), by).await?;
         let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
         posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
         Ok(posted)
@@ -228,8 +218,8 @@ impl Calls {
         by: Instant,
     ) -> Result<Vec<Option<String>>, Unread> {
         let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
-        let read = read_by(&*self.0.parts.ledger, content_keys(caller, &names), by).await;
-        Ok(with_contents(results, self.0.parts.count_unread(read)?))
+        let contents = self.0.parts.read_by(content_keys(caller, &names), by).await?;
+        Ok(with_contents(results, contents))
     }
 
     /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.

@@ -215,14 +215,7 @@ impl Calls {
                 return Ok(Some(has_steps));
             }
             // The twin exists already, or another writer was first. Only the latter needs another try.
-            let has_twin = self
-                .0
-                .parts
-                .ledger
-                .read(vec![twin], now)
-                .await?
-                .iter()
-                .any(Option::is_some);
+            let has_twin = self.0.parts.read_record(twin, now).await?.is_some();
             Ok(has_twin.then_some(false))
         })
         .await

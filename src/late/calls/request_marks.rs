@@ -13,9 +13,7 @@ use crate::{
         contents::{NamedResult, posted_call, whole_content},
         records::{PostedResult, RecordedCall},
     },
-    ledger::{
-        CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by, retry_conflicts,
-    },
+    ledger::{CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, retry_conflicts},
     table::RecordValue,
 };
 
@@ -33,10 +31,7 @@ impl Calls {
             names.map(move |name| RecordKey::new(kind, caller.principal(), name))
         };
         let keys = of_kind(RecordKind::Call).chain(of_kind(RecordKind::ResultContent));
-        let mut calls = self
-            .0
-            .parts
-            .count_unread(read_by(&*self.0.parts.ledger, keys.collect(), by).await)?;
+        let mut calls = self.0.parts.read_by(keys.collect(), by).await?;
         let contents = calls.split_off(results.len());
         let read = |(record, apart): (Option<Record>, Option<Record>)| {
             let record = record?;

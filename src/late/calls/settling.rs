@@ -145,15 +145,7 @@ impl Calls {
     /// Notes a result that waits in the ledger: it may have been stored without this process taking note of it.
     async fn note_stored(&self, principal: Principal, name: RecordName, now: Moment) -> Result<(), LateError> {
         let key = RecordKey::new(RecordKind::Delivery, principal, name);
-        let delivery = self
-            .0
-            .parts
-            .ledger
-            .read(vec![key], now)
-            .await?
-            .into_iter()
-            .flatten()
-            .next();
+        let delivery = self.0.parts.read_record(key, now).await?;
         if let Some(delivery) = delivery.filter(|delivery| delivery.value == delivery_value::WAITING) {
             self.0.posted.add(principal, name, delivery.expires_at);
         }
@@ -309,11 +301,8 @@ impl Calls {
     async fn remove_parked(&self, parked_removal: Option<&CommitStep>) -> Result<(), LateError> {
         if let Some(step) = parked_removal {
             // A conflict means that another task has removed it, so the outcome does not matter.
-            self.0
-                .parts
-                .ledger
-                .commit(vec![step.clone()], clock::unix_time())
-                .await?;
+            let removed = self.0.parts.commit(vec![step.clone()], clock::unix_time());
+            removed.await?;
         }
         Ok(())
     }

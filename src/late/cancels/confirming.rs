@@ -164,14 +164,7 @@ impl Cancels {
         }
         let mut steps = self.end_steps(&record, call, is_refused, now).await?;
         let message = evidence::cancel_key(&record.key);
-        let waiting = self
-            .0
-            .parts
-            .ledger
-            .read(vec![message], now)
-            .await?
-            .into_iter()
-            .flatten();
+        let waiting = self.0.parts.read_record(message, now).await?;
         steps.extend(waiting.map(|record| record.remove_step()));
         if self.0.parts.commit(steps, now).await? {
             self.0.outbox.due().remove(&message);

@@ -124,11 +124,7 @@ impl Cancels {
         (reason, evidence_at): (LeaveReason, Moment),
         now: Moment,
     ) -> Result<DueCall, LateError> {
-        let sign_key = lane.map(|lane| RecordKey {
-            kind: RecordKind::LaneSign,
-            name: lane,
-            ..call_key
-        });
+        let sign_key = lane.map(|lane| RecordKey::new(RecordKind::LaneSign, call_key.owner(), lane));
         let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
         let mut records = self.0.parts.ledger.read(keys, now).await?.into_iter();
         let (found, sign) = (records.next().flatten(), records.next().flatten());

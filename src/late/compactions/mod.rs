@@ -12,7 +12,7 @@ use super::{LateError, parts::LateParts, records::retention::longest_retention, 
 use crate::{
     auth::{Caller, Principal},
     digest_cache::{DigestCache, EntryChange, Lifetime},
-    ledger::{ChangeStamp, CommitStep, LedgerChanges, RecordKey, RecordKind, Unread, read_by, update_records},
+    ledger::{ChangeStamp, CommitStep, LedgerChanges, RecordKey, RecordKind, Unread, update_records},
     session::LaneId,
     writer::{Subject, UpdateEnd},
 };
@@ -98,8 +98,7 @@ impl Compactions {
         if stamp.is_some() && known.read_at == stamp || !may_have() {
             return Ok(known.calls);
         }
-        let read = read_by(&*parts.ledger, vec![lane_key(principal, lane)], by).await;
-        let records = parts.count_unread(read)?;
+        let records = parts.read_by(vec![lane_key(principal, lane)], by).await?;
         let stored = records.iter().flatten().map(|record| decode_calls(&record.value));
         let stored: Vec<NotedCall> = stored.flatten().flatten().collect();
         self.change(principal, lane, |known| {

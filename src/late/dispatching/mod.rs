@@ -378,11 +378,8 @@ impl Dispatching {
             return Ok(None);
         };
         let url = self.parts.settings.tool_settings(&tool).cancel_url.clone();
-        let services = self
-            .parts
-            .services
-            .iter()
-            .filter(|service| service.may_answer(account, &tool));
+        let services = self.parts.services.iter();
+        let services = services.filter(|service| service.may_answer(account, &tool));
         let keys: Vec<WebhookKey> = services.filter_map(|service| service.key.clone()).collect();
         if let (Some(url), false) = (url, keys.is_empty()) {
             return Ok(Some(Addressed { url, keys, body }));

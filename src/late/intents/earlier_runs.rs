@@ -14,7 +14,7 @@ use crate::{
         records::{IntentRecord, IntentState, intent_rules},
         settings::IntentUse,
     },
-    ledger::{Moment, RecordKey, Unread, read_by},
+    ledger::{Moment, RecordKey, Unread},
     table::{RecordValue, Stored},
 };
 
@@ -48,7 +48,7 @@ impl Intents {
         let keys = calls.iter().map(|call| self.intent_to_replay(principal, call));
         let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
         let (places, keys) = asked;
-        let intents = self.parts.count_unread(read_by(&*self.parts.ledger, keys, by).await)?;
+        let intents = self.parts.read_by(keys, by).await?;
         let runs = try_join_all(intents.into_iter().map(|record| async {
             match record.and_then(Stored::from_record) {
                 Some(intent) => self.read_run(&intent).await,

@@ -46,7 +46,7 @@ pub(in crate::late) async fn read_content(
                 StoredContent::Inline(_) => None,
                 StoredContent::Apart(_) => {
                     let key = key.with_kind(RecordKind::ResultContent);
-                    parts.ledger.read(vec![key], now).await?.into_iter().flatten().next()
+                    parts.read_record(key, now).await?
                 }
             };
             Ok(whole_content(content.clone(), apart))

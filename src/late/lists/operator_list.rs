@@ -197,7 +197,7 @@ impl<'l> RowReader<'l> {
         let posted = call.posted.as_ref();
         Some(ListedResult {
             cursor,
-            principal: Some(Principal::from_bytes(record.key.principal)),
+            principal: Some(record.key.owner()),
             account: Some(Principal::from_bytes(call.account)),
             named_owner: None,
             service: posted.map(|posted| posted.service.clone()),
@@ -227,7 +227,7 @@ impl<'l> RowReader<'l> {
 
     fn listed_parked(&self, cursor: ListCursor, record: &Record) -> Option<ListedResult> {
         let parked = ParkedResult::decode(&record.value)?;
-        let own = Principal::from_bytes(record.key.principal);
+        let own = record.key.owner();
         let reason = if !self.lists.parts.services.iter().any(|service| service.principal == own) {
             WaitReason::NoService
         } else if self.unsettled.contains(&call_names::call_index(&parked.call_id)) {
@@ -254,7 +254,7 @@ impl<'l> RowReader<'l> {
 
     fn listed_evidence(&self, cursor: ListCursor, record: &Record) -> Option<ListedResult> {
         let refused = RefusedResult::decode(&record.value)?;
-        let own = Principal::from_bytes(record.key.principal);
+        let own = record.key.owner();
         // A refused result without a call belongs to its service.
         let is_service = own == Principal::of_service(&self.lists.parts.principals, &refused.posted.service);
         Some(ListedResult {

@@ -30,10 +30,8 @@ pub struct RecordSummary {
 /// Returns the key of the recorded call that a record belongs to. `None` if it belongs to none.
 pub fn call_of_record(record: &Record) -> Option<RecordKey> {
     // These records have the name of their call, and contain nothing that identifies it.
-    matches!(record.key.kind, RecordKind::Delivery | RecordKind::ResultContent).then_some(RecordKey {
-        kind: RecordKind::Call,
-        ..record.key
-    })
+    matches!(record.key.kind, RecordKind::Delivery | RecordKind::ResultContent)
+        .then_some(record.key.with_kind(RecordKind::Call))
 }
 
 /// Summarizes a record. `call` is the one of [`call_of_record`].

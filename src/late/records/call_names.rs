@@ -2,10 +2,9 @@
 //!
 //! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
 
-use super::CallQuery;
+use super::{CallQuery, ParkedResult};
 use crate::{
     digest::digest_of,
-    late::matching::NamedCall,
     ledger::{Index, RecordKey, RecordName},
     repair::{has_makers_form, id_letters, is_strong},
 };
@@ -110,16 +109,20 @@ pub(in crate::late) fn observation(
 }
 
 /// Returns the name of a parked result within its service.
-pub(in crate::late) fn parked_name(named: &NamedCall<'_>) -> RecordName {
-    let owner = named.owner.map_or_else(Vec::new, |owner| owner.as_bytes().to_vec());
-    if named.session.is_none() && named.described.is_none() {
-        return hash_name(b"parked", &[named.call_id, &owner]);
+pub(in crate::late) fn parked_name(parked: &ParkedResult) -> RecordName {
+    let owner = parked.owner.map_or_else(Vec::new, |owner| owner.as_bytes().to_vec());
+    if parked.session.is_none() && parked.described.is_none() {
+        return hash_name(b"parked", &[&parked.call_id, &owner]);
     }
-    let (tool, input) = named.described.unzip();
+    let (tool, input) = parked
+        .described
+        .as_ref()
+        .map(|(tool, input)| (&tool[..], *input))
+        .unzip();
     let parts = [
-        named.call_id,
+        &parked.call_id[..],
         &owner,
-        named.session.unwrap_or_default(),
+        parked.session.as_deref().unwrap_or_default(),
         tool.unwrap_or_default(),
         &optional_bytes(input.as_ref()),
     ];

@@ -183,8 +183,7 @@ impl UserTasks {
     }
 
     async fn read_link(&self, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {
-        let record = self.0.ledger.read(vec![self.link_key(link)], now).await?;
-        let record = record.into_iter().flatten().next();
+        let record = self.0.read_record(self.link_key(link), now).await?;
         Ok(record.and_then(|record| {
             let (link, _) = TaskLink::decode(&record)?;
             Some((record, link))

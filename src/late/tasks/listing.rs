@@ -268,13 +268,7 @@ impl UserTasks {
             is_shown.then_some((key, posted))
         });
         let (keys, posted): (Vec<_>, Vec<_>) = shown
-            .map(|(key, posted)| {
-                let apart = RecordKey {
-                    kind: RecordKind::ResultContent,
-                    ..*key
-                };
-                (apart, posted)
-            })
+            .map(|(key, posted)| (key.with_kind(RecordKind::ResultContent), posted))
             .unzip();
         let records = read_all(&*self.0.ledger, keys.clone(), now).await?;
         let whole = keys
