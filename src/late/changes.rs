@@ -45,34 +45,34 @@ pub(super) struct JoinedSteps {
     pub(super) content_until: Moment,
 }
 
-/// The future of [`ChangeListener::join`]. It is boxed, so that a feature does not name those that listen to it.
+/// The future of [`ChangeParticipant::join`]. It is boxed, so that a feature does not name those that take part.
 pub(super) type Joining<'j> = Pin<Box<dyn Future<Output = Result<JoinedSteps, LateError>> + Send + 'j>>;
 
 /// A feature that takes part in changes of others.
-pub(super) trait ChangeListener: Send + Sync {
+pub(super) trait ChangeParticipant: Send + Sync {
     /// Returns what belongs into the commit of a change. It may read.
     fn join<'j>(&'j self, _change: LateChange<'j>, _now: Moment) -> Joining<'j> {
         Box::pin(ready(Ok(JoinedSteps::default())))
     }
 
     /// Notes a change, after its commit. Does not wait.
-    fn note(&self, change: LateChange<'_>, now: Moment);
+    fn note(&self, _change: LateChange<'_>, _now: Moment) {}
 }
 
 /// The features that take part in changes. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Listeners(Arc<[Box<dyn ChangeListener>]>);
+pub(super) struct Participants(Arc<[Box<dyn ChangeParticipant>]>);
 
-impl Listeners {
-    pub(super) fn new(listeners: impl IntoIterator<Item = Box<dyn ChangeListener>>) -> Self {
-        Self(listeners.into_iter().collect())
+impl Participants {
+    pub(super) fn new(participants: impl IntoIterator<Item = Box<dyn ChangeParticipant>>) -> Self {
+        Self(participants.into_iter().collect())
     }
 
     /// Returns what all features commit together with a change.
     pub(super) async fn join(&self, change: LateChange<'_>, now: Moment) -> Result<JoinedSteps, LateError> {
         let mut joined = JoinedSteps::default();
-        for listener in &*self.0 {
-            let own = listener.join(change, now).await?;
+        for participant in &*self.0 {
+            let own = participant.join(change, now).await?;
             joined.steps.extend(own.steps);
             joined.content_until = joined.content_until.max(own.content_until);
         }
@@ -81,8 +81,8 @@ impl Listeners {
 
     /// Tells all features of a change. Does not wait.
     pub(super) fn note(&self, change: LateChange<'_>, now: Moment) {
-        for listener in &*self.0 {
-            listener.note(change, now);
+        for participant in &*self.0 {
+            participant.note(change, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    changes::{ChangeListener, LateChange},
+    changes::{ChangeParticipant, LateChange},
     records::RecordedCall,
 };
 use crate::{
@@ -93,7 +93,7 @@ impl FeedSender {
     }
 }
 
-impl ChangeListener for FeedSender {
+impl ChangeParticipant for FeedSender {
     fn note(&self, change: LateChange<'_>, _now: Moment) {
         if let LateChange::Settled(key, call) = change
             && call.is_pushed()

@@ -8,7 +8,7 @@
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 //!
 //! Each feature has a state of its own. A feature reaches the others' records by the types of `records`, and their changes
-//! as a listener (`changes`). `LateStore` only puts them together.
+//! as a participant (`changes`). `LateStore` only puts them together.
 
 mod calls;
 mod cancels;
@@ -42,7 +42,7 @@ use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
 
 use self::{
-    changes::{ChangeListener, Listeners},
+    changes::{ChangeParticipant, Participants},
     dispatching::Dispatching,
     events::Events,
     intents::IntentsOfCalls,
@@ -121,21 +121,21 @@ impl LateStore {
         let parts = Arc::new(LateParts::new(table_parts, callers, settings, telemetry));
         let (outbox, feed) = (Outbox::new(&parts), FeedSender::default());
         let events = Events::new(&parts, &outbox);
-        let of_cancels: [Box<dyn ChangeListener>; 1] = [Box::new(events.clone())];
-        let cancels = Cancels::new(&parts, &outbox, Listeners::new(of_cancels));
-        let of_all: [Box<dyn ChangeListener>; 4] = [
+        let of_cancels: [Box<dyn ChangeParticipant>; 1] = [Box::new(events.clone())];
+        let cancels = Cancels::new(&parts, &outbox, Participants::new(of_cancels));
+        let of_all: [Box<dyn ChangeParticipant>; 4] = [
             Box::new(IntentsOfCalls(Arc::clone(&parts))),
             Box::new(events),
             Box::new(cancels.clone()),
             Box::new(feed.clone()),
         ];
-        let listeners = Listeners::new(of_all);
-        let calls = Calls::new(&parts, listeners.clone());
+        let participants = Participants::new(of_all);
+        let calls = Calls::new(&parts, participants.clone());
         let readers = Readers::new(&parts);
         Self(Arc::new(LateFeatures {
             carry_over: CarryOver::new(&calls),
             compactions: Compactions::new(&parts),
-            intents: Intents::new(&parts, &calls, &readers, listeners),
+            intents: Intents::new(&parts, &calls, &readers, participants),
             dispatching: Dispatching::new(&parts, &outbox, &cancels),
             operator_lists: OperatorLists::new(&parts, &calls),
             tasks: UserTasks::new(&parts),

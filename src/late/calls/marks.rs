@@ -202,7 +202,7 @@ impl Calls {
                 continue;
             };
             let change = LateChange::Answered(RecordedCall::key(principal, *name), &call);
-            self.0.listeners.note(change, clock::unix_time());
+            self.0.participants.note(change, clock::unix_time());
             if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
                 && self
                     .0

@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use self::{awaited_calls::AwaitedTable, match_queue::MatchQueue, posted_results::PostedResults};
 use super::{
-    changes::{LateChange, Listeners},
+    changes::{LateChange, Participants},
     parts::LateParts,
     records::{CallQuery, call_names::candidate_names},
     update::LateUpdate,
@@ -61,7 +61,7 @@ pub struct Calls(Arc<CallsState>);
 pub(super) struct CallsState {
     parts: Arc<LateParts>,
     /// The features that take part in changes of calls.
-    listeners: Listeners,
+    participants: Participants,
     /// The changes of other processes, by which caches know that they are out of date.
     changes: LedgerChanges,
     /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
@@ -87,10 +87,10 @@ impl fmt::Debug for Calls {
 
 impl Calls {
     /// Creates the calls over the ledger of `parts`.
-    pub(super) fn new(parts: &Arc<LateParts>, listeners: Listeners) -> Self {
+    pub(super) fn new(parts: &Arc<LateParts>, participants: Participants) -> Self {
         Self(Arc::new(CallsState {
             parts: Arc::clone(parts),
-            listeners,
+            participants,
             changes: parts.ledger.changes(),
             recorded: bounded_cache(),
             left_at: bounded_cache(),
@@ -140,7 +140,7 @@ impl Calls {
         let now = clock::unix_time();
         // Only the time is noted here: a post compares it with the time of its call.
         self.0.left_at.insert(&session, now);
-        self.0.listeners.note(LateChange::SessionClosed(&session), now);
+        self.0.participants.note(LateChange::SessionClosed(&session), now);
     }
 
     /// Notes that the client left a lane: its calls no longer wait in an open turn.

@@ -108,7 +108,7 @@ impl Calls {
         (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
         let mut steps = vec![self.0.parts.calls.replace_step(&record, &call)];
         let change = LateChange::Withdrawn(record.key, &call);
-        steps.extend(self.0.listeners.join(change, now).await?.steps);
+        steps.extend(self.0.participants.join(change, now).await?.steps);
         let related = [RecordKind::Delivery, RecordKind::ResultContent].map(|kind| record.key.with_kind(kind));
         let existing = self.0.parts.ledger.read(related.to_vec(), now).await?;
         steps.extend(existing.iter().flatten().map(Record::remove_step));
@@ -117,7 +117,7 @@ impl Calls {
             self.0.posted.forget(principal, record.key.name, record.expires_at);
             let label = LateCallLabel::new(&call.id, Some(&call.tool));
             self.0.parts.telemetry.record_late_event_of("withdrawn", label);
-            self.0.listeners.note(change, now);
+            self.0.participants.note(change, now);
             return Ok(Some(WithdrawOutcome::Withdrawn));
         }
         Ok(None)
@@ -147,7 +147,7 @@ impl Calls {
         let deadline = call.deadline;
         let steps = vec![self.0.parts.calls.replace_step(&record, &call)];
         if self.0.parts.commit(steps, now).await? {
-            self.0.listeners.note(LateChange::Heartbeat(record.key), now);
+            self.0.participants.note(LateChange::Heartbeat(record.key), now);
             return Ok(Some(HeartbeatOutcome::Extended { deadline }));
         }
         Ok(None)

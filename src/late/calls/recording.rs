@@ -135,7 +135,7 @@ impl Calls {
             intent: None,
             origin: opened.origin.filter(|_| tool.carries_over),
         };
-        self.0.listeners.note(LateChange::Opened(key, &call), now);
+        self.0.participants.note(LateChange::Opened(key, &call), now);
         // A queued call counts as recorded, until its update is lost.
         self.0.recorded.insert(&observed, ());
         Some(NewCall { key, call, observed })

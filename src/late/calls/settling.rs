@@ -111,7 +111,7 @@ impl Calls {
                 }
                 PostRuling::Refused(reason) => {
                     if reason == PostRefusal::Conflict {
-                        self.0.listeners.note(LateChange::Conflict(record.key, &call), now);
+                        self.0.participants.note(LateChange::Conflict(record.key, &call), now);
                     }
                     self.store_refused(principal, named, reason, posted, parked_removal)
                         .await?
@@ -185,7 +185,7 @@ impl Calls {
             LateChange::Settled(key, &call)
         };
         // An effect that has happened settles its intent in the same commit: no second holder may run the tool.
-        let joined = self.0.listeners.join(change, now).await?;
+        let joined = self.0.participants.join(change, now).await?;
         let until = record.expires_at.max(retained_until(&call, parts.settings.ttl));
         let until = until.max(joined.content_until);
         let content = parts.content_step(key, content, until).await?;
@@ -204,7 +204,7 @@ impl Calls {
                 self.0.posted.add(key.owner(), key.name, until);
             }
         }
-        self.0.listeners.note(change, now);
+        self.0.participants.note(change, now);
         Ok(true)
     }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::lane_watch::LaneWatch;
 use super::{
-    changes::{ChangeListener, LateChange, Listeners},
+    changes::{ChangeParticipant, LateChange, Participants},
     outbox::Outbox,
     parts::LateParts,
     update::LateUpdate,
@@ -32,18 +32,18 @@ pub(super) struct CancelsState {
     parts: Arc<LateParts>,
     outbox: Outbox,
     /// The features that take part in the requests of cancels.
-    listeners: Listeners,
+    participants: Participants,
     /// Lanes whose calls can be cancelled.
     watched: Mutex<LaneWatch>,
 }
 
 impl Cancels {
     /// Creates the cancels, whose messages go into `outbox`.
-    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox, listeners: Listeners) -> Self {
+    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox, participants: Participants) -> Self {
         Self(Arc::new(CancelsState {
             parts: Arc::clone(parts),
             outbox: outbox.clone(),
-            listeners,
+            participants,
             watched: Mutex::default(),
         }))
     }
@@ -65,7 +65,7 @@ impl Cancels {
     }
 }
 
-impl ChangeListener for Cancels {
+impl ChangeParticipant for Cancels {
     fn note(&self, change: LateChange<'_>, _now: Moment) {
         match change {
             LateChange::Opened(key, call) => self.watch_call(key, call),

@@ -190,12 +190,12 @@ impl Cancels {
         };
         steps.push(self.0.parts.messages.replace_step(record, &message));
         let change = LateChange::CancelRequested(call_record.key, &call);
-        steps.extend(self.0.listeners.join(change, now).await?.steps);
+        steps.extend(self.0.participants.join(change, now).await?.steps);
         if !self.0.parts.commit(steps, now).await? {
             return Err(LateError::Busy);
         }
         self.lock_watch().make_final(&call_record.key, clock::now());
-        self.0.listeners.note(change, now);
+        self.0.participants.note(change, now);
         self.0.parts.telemetry.record_late_event("cancel_requested");
         Ok(())
     }

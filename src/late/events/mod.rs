@@ -10,7 +10,7 @@ pub(super) use messages::{JudgedEvent, judge};
 use std::{future::ready, sync::Arc};
 
 use super::{
-    changes::{ChangeListener, JoinedSteps, Joining, LateChange},
+    changes::{ChangeParticipant, JoinedSteps, Joining, LateChange},
     outbox::{Outbox, time_until},
     parts::LateParts,
     records::{EventKind, EventSubject, OutgoingRecord, Purpose, RecordedCall},
@@ -32,7 +32,7 @@ pub(super) struct Events {
 }
 
 /// An event of a change, with its key.
-type Notice = (RecordKey, OutgoingRecord);
+type WebhookNotice = (RecordKey, OutgoingRecord);
 
 impl Events {
     /// Creates the events, whose messages go into `outbox`.
@@ -53,7 +53,7 @@ impl Events {
     }
 
     /// Returns the events of one change, one for each webhook of the caller.
-    fn notices(&self, change: LateChange<'_>, now: Moment) -> Vec<Notice> {
+    fn notices(&self, change: LateChange<'_>, now: Moment) -> Vec<WebhookNotice> {
         let of_call = |key: RecordKey, call: &RecordedCall, kind, due_at| {
             Some((key, call.account, kind, EventSubject::Call(key.name), due_at))
         };
@@ -107,7 +107,7 @@ impl Events {
     }
 }
 
-impl ChangeListener for Events {
+impl ChangeParticipant for Events {
     fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
         let notices = match change {
             LateChange::Settled(..)
@@ -117,7 +117,7 @@ impl ChangeListener for Events {
             // These are queued, if there are any.
             _ => Vec::new(),
         };
-        let step = |(key, message): Notice| self.parts.messages.insert_step(key, &message, now);
+        let step = |(key, message): WebhookNotice| self.parts.messages.insert_step(key, &message, now);
         let steps = notices.into_iter().map(step).collect();
         Box::pin(ready(Ok(JoinedSteps {
             steps,

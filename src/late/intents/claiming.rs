@@ -354,11 +354,11 @@ impl Intents {
             steps.push(self.parts.calls.replace_step(record, &linked));
         }
         let change = LateChange::Claimed(key, &intent);
-        steps.extend(self.listeners.join(change, now).await?.steps);
+        steps.extend(self.participants.join(change, now).await?.steps);
         if !self.parts.commit(steps, now).await? {
             return Ok(None);
         }
-        self.listeners.note(change, now);
+        self.participants.note(change, now);
         Ok(Some(GrantedClaim {
             intent: IntentId::of_key(&key),
             claim: secret,

@@ -209,7 +209,7 @@ impl Intents {
             if self.parts.commit(steps, now).await? {
                 if let (HolderReport::Heartbeat, Some(name)) = (report, stored.value.run.call) {
                     let call = RecordedCall::key(stored.record.key.owner(), name);
-                    self.listeners.note(LateChange::Heartbeat(call), now);
+                    self.participants.note(LateChange::Heartbeat(call), now);
                 }
                 return Ok(Some(HolderOutcome::Accepted {
                     state: intent.state,

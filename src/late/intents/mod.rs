@@ -26,7 +26,7 @@ pub use replaying::ReplayedResult;
 use std::sync::Arc;
 
 use self::canonical_input::input_digest;
-use super::{calls::Calls, changes::Listeners, parts::LateParts, readers::Readers};
+use super::{calls::Calls, changes::Participants, parts::LateParts, readers::Readers};
 use crate::auth::Caller;
 
 /// The intents. Every method judges leases and windows as of `now`.
@@ -35,17 +35,17 @@ pub struct Intents {
     calls: Calls,
     readers: Readers,
     /// The features that take part in changes of intents, and in heartbeats of their calls.
-    listeners: Listeners,
+    participants: Participants,
 }
 
 impl Intents {
     /// Creates the intents of `calls`, and of holders without a call.
-    pub(super) fn new(parts: &Arc<LateParts>, calls: &Calls, readers: &Readers, listeners: Listeners) -> Self {
+    pub(super) fn new(parts: &Arc<LateParts>, calls: &Calls, readers: &Readers, participants: Participants) -> Self {
         Self {
             parts: Arc::clone(parts),
             calls: calls.clone(),
             readers: readers.clone(),
-            listeners,
+            participants,
         }
     }
 

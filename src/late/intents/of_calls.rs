@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     late::{
         LateError,
-        changes::{ChangeListener, JoinedSteps, Joining, LateChange},
+        changes::{ChangeParticipant, JoinedSteps, Joining, LateChange},
         parts::LateParts,
         records::{ContentPlace, IntentRecord, IntentRun, IntentState, RecordedCall, intent_rules},
     },
@@ -16,7 +16,7 @@ use crate::{
 /// The intents as a part of the changes of calls.
 pub(in crate::late) struct IntentsOfCalls(pub(in crate::late) Arc<LateParts>);
 
-impl ChangeListener for IntentsOfCalls {
+impl ChangeParticipant for IntentsOfCalls {
     fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
         Box::pin(async move {
             match change {
@@ -29,8 +29,6 @@ impl ChangeListener for IntentsOfCalls {
             }
         })
     }
-
-    fn note(&self, _change: LateChange<'_>, _now: Moment) {}
 }
 
 /// Returns the change that settles the intent of a call with a result.
