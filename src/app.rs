@@ -18,7 +18,7 @@ use crate::{
     keys::credentials::{EndpointClient, RenewalTasks},
     keys::profiles::{Profiles, SharedCooldownReader, SharedCooldowns},
     late::webhooks,
-    late::{Dispatcher, LateSettings, LateStore, Messages},
+    late::{LateSettings, LateStore},
     ledger::{self, DatabaseOpenError, Ledger, LedgerOpenError, PostgresWorker},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
@@ -130,10 +130,10 @@ impl RunningBackgroundWork {
     /// closes no connection of a message, and the last spans are sent after the data path has been drained.
     fn start_senders(&self, traces: Option<TraceExporter>, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
         let new_sender = || Sender::new(upstream, self.tasks.pool_tasks());
-        let dispatcher = Dispatcher::of_store(&self.late);
+        let dispatcher = self.late.dispatcher();
         let watched = dispatcher.clone();
         self.telemetry.set_overdue_source(move || watched.overdue());
-        if Messages::of_store(&self.late).are_used() {
+        if self.late.outbox().is_used() {
             self.tasks
                 .spawn_background(webhooks::send_messages(dispatcher, new_sender()?));
         }

@@ -1,296 +1,88 @@
-//! Changes of the state of a recorded call: answered by its client, delivered, withheld or acknowledged.
+//! Changes of calls and intents, as other features take part in them: with steps of the same commit, and after it.
 
-use std::sync::Arc;
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
 
 use super::{
-    LateError, LateStore, LateStoreInner,
-    calls::CallQuery,
-    events::Notices,
-    matching,
-    posted_results::delivery_value,
-    records::{RecordedCall, RecordedCallState},
-    update::{LateUpdate, call_subject},
+    LateError,
+    records::{IntentRecord, RecordedCall},
 };
-use crate::{
-    auth::{Caller, Principal},
-    clock,
-    ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
-    repair::contains_result,
-    session::LaneId,
-    telemetry::dashboard::LateCallLabel,
-    writer::Subject,
-};
+use crate::ledger::{CommitStep, Moment, RecordKey};
 
-/// A change of a call's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallMark {
-    Delivered,
-    Acknowledged,
-    /// A provider has refused its posted result.
-    Withheld,
+/// A change of the record with this key, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LateChange<'c> {
+    /// A call was observed, and is queued for recording.
+    Opened(RecordKey, &'c RecordedCall),
+    /// A call gets its first result.
+    Settled(RecordKey, &'c RecordedCall),
+    /// The result of a call takes the place of an earlier one.
+    Corrected(RecordKey, &'c RecordedCall),
+    /// Another result was posted for a call that has one. It is not written.
+    Conflict(RecordKey, &'c RecordedCall),
+    /// The result of a call is withdrawn: it waits again.
+    Withdrawn(RecordKey, &'c RecordedCall),
+    /// The client of a call has answered it.
+    Answered(RecordKey, &'c RecordedCall),
+    /// The tool of a call still runs.
+    Heartbeat(RecordKey),
+    /// The service of a call is asked to undo it.
+    CancelRequested(RecordKey, &'c RecordedCall),
+    /// A holder gets an intent.
+    Claimed(RecordKey, &'c IntentRecord),
+    /// The client has closed the session with this hash, which is no record.
+    SessionClosed(&'c [u8; 32]),
 }
 
-/// The marking of a recorded call.
-struct MarkCall {
-    principal: Principal,
-    name: RecordName,
-    mark: CallMark,
+/// The part of a feature in the commit of a change.
+#[derive(Debug, Default)]
+pub(super) struct JoinedSteps {
+    pub(super) steps: Vec<CommitStep>,
+    /// The time until which the content of a call's result is needed.
+    pub(super) content_until: Moment,
 }
 
-impl LateUpdate for MarkCall {
-    type Feature = LateStoreInner;
+/// The future of [`ChangeParticipant::join`]. It is boxed, so that a feature does not name those that take part.
+pub(super) type Joining<'j> = Pin<Box<dyn Future<Output = Result<JoinedSteps, LateError>> + Send + 'j>>;
 
-    fn subjects(&self) -> Vec<Subject> {
-        vec![Subject::of_name(self.name)]
+/// A feature that takes part in changes of others.
+pub(super) trait ChangeParticipant: Send + Sync {
+    /// Returns what belongs into the commit of a change. It may read.
+    fn join<'j>(&'j self, _change: LateChange<'j>, _now: Moment) -> Joining<'j> {
+        Box::pin(ready(Ok(JoinedSteps::default())))
     }
 
-    fn lost_records(&self) -> (RecordKind, usize) {
-        match self.mark {
-            CallMark::Delivered | CallMark::Acknowledged => (RecordKind::Delivery, 1),
-            CallMark::Withheld => (RecordKind::Call, 1),
+    /// Notes a change, after its commit. Does not wait.
+    fn note(&self, _change: LateChange<'_>, _now: Moment) {}
+}
+
+/// The features that take part in changes. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Participants(Arc<[Box<dyn ChangeParticipant>]>);
+
+impl Participants {
+    pub(super) fn new(participants: impl IntoIterator<Item = Box<dyn ChangeParticipant>>) -> Self {
+        Self(participants.into_iter().collect())
+    }
+
+    /// Returns what all features commit together with a change.
+    pub(super) async fn join(&self, change: LateChange<'_>, now: Moment) -> Result<JoinedSteps, LateError> {
+        let mut joined = JoinedSteps::default();
+        for participant in &*self.0 {
+            let own = participant.join(change, now).await?;
+            joined.steps.extend(own.steps);
+            joined.content_until = joined.content_until.max(own.content_until);
+        }
+        Ok(joined)
+    }
+
+    /// Tells all features of a change. Does not wait.
+    pub(super) fn note(&self, change: LateChange<'_>, now: Moment) {
+        for participant in &*self.0 {
+            participant.note(change, now);
         }
     }
-
-    fn is_repeated(&self) -> bool {
-        self.mark != CallMark::Withheld
-    }
-
-    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
-        let late = &LateStore(late);
-        match self.mark {
-            CallMark::Delivered => mark_delivered(late, self.principal, self.name).await,
-            CallMark::Acknowledged => {
-                let acked = mark_acknowledged(late, self.principal, self.name).await?;
-                Ok(acked.is_some_and(|(_, is_written)| is_written))
-            }
-            CallMark::Withheld => mark_withheld(late, self.principal, self.name).await,
-        }
-    }
-}
-
-/// The marking of a call as answered by its client.
-struct MarkAnswered {
-    principal: Principal,
-    /// The names under which it may be recorded, the most exact one first.
-    names: Vec<RecordName>,
-    call: CallQuery,
-    /// The content of the answer, as JSON. Needed only if a posted result waits.
-    content: Option<String>,
-}
-
-impl LateUpdate for MarkAnswered {
-    type Feature = LateStoreInner;
-
-    fn subjects(&self) -> Vec<Subject> {
-        let names = self.names.iter().copied().map(Subject::of_name);
-        names.chain([call_subject(&self.call.id)]).collect()
-    }
-
-    fn lost_records(&self) -> (RecordKind, usize) {
-        (RecordKind::Call, 1)
-    }
-
-    fn text_bytes(&self) -> usize {
-        let content = self.content.as_ref().map_or(0, String::len);
-        size_of_val(&*self.names) + self.call.id.len() + self.call.tool.len() + content
-    }
-
-    fn is_repeated(&self) -> bool {
-        true
-    }
-
-    async fn apply(&self, late: Arc<LateStoreInner>) -> Result<bool, LateError> {
-        let late = &LateStore(late);
-        mark_answered(late, self).await
-    }
-}
-
-impl LateStore {
-    /// Queues a note that the caller received the results of these calls. Does not wait.
-    pub fn note_delivered(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        self.queue_marks(caller, calls, CallMark::Delivered);
-    }
-
-    /// Queues a note that the caller's history contains these results. Does not wait.
-    pub fn note_acknowledged(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        let principal = caller.principal();
-        let calls = calls.into_iter();
-        // Every later request shows the same results: one that is no longer pending was acknowledged before.
-        let pending = calls.filter(|name| self.0.posted.is_waiting(principal, name));
-        self.queue_marks(caller, pending, CallMark::Acknowledged);
-    }
-
-    /// Queues a note that a provider refused these results: no request gets them until they are corrected. Does not wait.
-    pub fn note_withheld(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        self.queue_marks(caller, calls, CallMark::Withheld);
-    }
-
-    fn queue_marks(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>, mark: CallMark) {
-        for name in calls {
-            self.queue_update(MarkCall {
-                principal: caller.principal(),
-                name,
-                mark,
-            });
-        }
-    }
-
-    /// Queues a note that the client itself brought an answer of this tool's call. Does not wait.
-    ///
-    /// A posted result goes on waiting, unless `content` contains it: the content of the answer as JSON.
-    pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
-        if self.is_served(caller, &call.tool) {
-            self.queue_update(MarkAnswered {
-                principal: caller.principal(),
-                names: Self::call_names(lane, &call),
-                call,
-                content,
-            });
-        }
-    }
-
-    /// Notes that a client's own result, by its hash, contains the posted result of its call. Does not wait.
-    pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
-        self.0.posted.note_contained(caller.principal(), call, answer);
-        self.note_delivered(caller, [call]);
-    }
-
-    /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
-    pub async fn ack_result(&self, caller: Caller, call: RecordName) -> Result<bool, LateError> {
-        let acked = mark_acknowledged(self, caller.principal(), call).await?;
-        Ok(acked.is_some_and(|(call, _)| call.state == RecordedCallState::Acked))
-    }
-}
-
-/// Marks a posted result as acknowledged. Returns the call, and `true` if it was written. `None` if the principal has no
-/// such call.
-async fn mark_acknowledged(
-    late: &LateStore,
-    principal: Principal,
-    name: RecordName,
-) -> Result<Option<(RecordedCall, bool)>, LateError> {
-    let acked = change_call(late, principal, name, |call| {
-        let waits = call.posted.is_some() && call.state != RecordedCallState::Acked;
-        waits.then(|| call.state = RecordedCallState::Acked).is_some()
-    });
-    let acked = acked.await?;
-    // A repeated acknowledgement succeeds too, but is counted once.
-    if let Some((call, true)) = &acked {
-        let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_event_of("acked", label);
-    }
-    Ok(acked)
-}
-
-/// Marks a call as delivered, because its client has brought an answer. A posted result that this answer does not
-/// contain goes on waiting.
-async fn mark_answered(late: &LateStore, answered: &MarkAnswered) -> Result<bool, LateError> {
-    let (principal, wanted) = (answered.principal, &answered.call);
-    let content = answered.content.as_deref();
-    for name in &answered.names {
-        let answered = change_call(late, principal, *name, |call| {
-            let is_open = call.state.is_open();
-            let is_it = matching::is_call_of_body(call, wanted);
-            (is_open && is_it)
-                .then(|| call.state = RecordedCallState::Delivered)
-                .is_some()
-        });
-        let Some((call, is_written)) = answered
-            .await?
-            .filter(|(call, _)| matching::is_call_of_body(call, wanted))
-        else {
-            continue;
-        };
-        late.0
-            .watched_lanes
-            .remove_call(&RecordKey::new(RecordKind::Call, principal, *name));
-        Notices::forget_deadline(late, (principal, Principal::from_bytes(call.account)), *name);
-        if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
-            && late
-                .posted_content(principal, *name, clock::unix_time())
-                .await?
-                .is_some_and(|posted| contains_result(content, &posted))
-        {
-            return mark_delivered(late, principal, *name).await;
-        }
-        return Ok(is_written);
-    }
-    Ok(false)
-}
-
-/// Marks a posted result as refused by a provider.
-async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
-    let withheld = change_call(late, principal, name, |call| {
-        let is_put_in = call.posted.is_some() && !call.is_withheld;
-        is_put_in.then(|| call.is_withheld = true).is_some()
-    });
-    let withheld = withheld.await?;
-    if let Some((call, true)) = &withheld {
-        let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_event_of("withheld", label);
-        tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
-    }
-    Ok(withheld.is_some_and(|(_, is_written)| is_written))
-}
-
-/// Marks a call as delivered, and records the time since its result was posted.
-async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<bool, LateError> {
-    let delivered = change_call(late, principal, name, |call| {
-        // An acknowledged call stays acknowledged: the client has more than received it.
-        let open = call.state.is_open() || call.state == RecordedCallState::Settled;
-        open.then(|| call.state = RecordedCallState::Delivered).is_some()
-    });
-    let delivered = delivered.await?;
-    if let Some((call, true)) = &delivered
-        && let Some(posted) = &call.posted
-    {
-        let age = clock::unix_time().saturating_sub(posted.posted_at);
-        let label = LateCallLabel::new(&call.id, Some(&call.tool));
-        late.0.telemetry.record_late_delivery(age, Some(label));
-    }
-    Ok(delivered.is_some_and(|(_, is_written)| is_written))
-}
-
-/// Applies `change` to a recorded call, and writes it if `change` returns `true`.
-///
-/// Returns the call, and `true` if it was written. Returns `None` if there is no such call.
-async fn change_call(
-    late: &LateStore,
-    principal: Principal,
-    name: RecordName,
-    change: impl Fn(&mut RecordedCall) -> bool,
-) -> Result<Option<(RecordedCall, bool)>, LateError> {
-    let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| RecordKey::new(kind, principal, name));
-    let changed = update_records(&*late.0.ledger, keys, |[record, waiting], _| {
-        let Some((record, mut call)) = record.and_then(|record| {
-            let call = RecordedCall::decode(&record.value)?;
-            Some((record, call))
-        }) else {
-            return (Vec::new(), None);
-        };
-        if !change(&mut call) {
-            return (Vec::new(), Some((call, None)));
-        }
-        let mut steps = vec![late.replace_step(&record, &call)];
-        let waits = call.state == RecordedCallState::Settled;
-        // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
-        // It stays as received: another branch of the conversation may still lack the result.
-        steps.extend(waiting.filter(|_| !waits).map(|record| CommitStep::Replace {
-            key: record.key,
-            version: record.version,
-            value: delivery_value::RECEIVED,
-            expires_at: record.expires_at,
-        }));
-        (steps, Some((call, Some(record.expires_at))))
-    });
-    let changed: Result<_, LateError> = changed.await;
-    Ok(changed?.map(|(call, written_until)| {
-        if let Some(until) = written_until
-            && call.state != RecordedCallState::Settled
-            && call.posted.is_some()
-        {
-            late.0.posted.mark_received(principal, name, until);
-        }
-        (call, written_until.is_some())
-    }))
 }

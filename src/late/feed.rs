@@ -2,8 +2,14 @@
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::queries::NamedResult;
-use crate::{auth::Principal, ledger::RecordName};
+use super::{
+    changes::{ChangeParticipant, LateChange},
+    records::RecordedCall,
+};
+use crate::{
+    auth::{Caller, Principal},
+    ledger::{Moment, RecordName},
+};
 
 /// Events that a listener may lag behind. A slower listener gets one `Missed` event.
 const LAG_MAX: usize = 256;
@@ -23,12 +29,12 @@ pub struct SettledEvent {
 
 impl SettledEvent {
     /// Returns the announcement of a stored result.
-    pub fn from_result((name, call): NamedResult) -> Self {
+    pub fn from_result(name: RecordName, call: &RecordedCall) -> Self {
         Self {
             name,
-            failed: call.posted.is_some_and(|posted| posted.failed),
-            call_id: call.id,
-            tool: call.tool,
+            failed: call.posted.as_ref().is_some_and(|posted| posted.failed),
+            call_id: call.id.clone(),
+            tool: call.tool.clone(),
         }
     }
 }
@@ -44,7 +50,7 @@ pub enum FeedEvent {
 
 /// The sending end of every feed.
 #[derive(Clone, Debug)]
-pub(super) struct FeedSender(broadcast::Sender<FeedMessage>);
+pub struct FeedSender(broadcast::Sender<FeedMessage>);
 
 /// A message to all listeners.
 #[derive(Clone, Debug)]
@@ -78,11 +84,21 @@ impl FeedSender {
         self.0.receiver_count() > 0
     }
 
-    /// Subscribes to the events of a principal.
-    pub(super) fn subscribe(&self, principal: Principal) -> ResultFeed {
+    /// Subscribes to the caller's results that are posted from now on.
+    pub fn subscribe(&self, caller: Caller) -> ResultFeed {
         ResultFeed {
-            principal,
+            principal: caller.principal(),
             receiver: self.0.subscribe(),
+        }
+    }
+}
+
+impl ChangeParticipant for FeedSender {
+    fn note(&self, change: LateChange<'_>, _now: Moment) {
+        if let LateChange::Settled(key, call) = change
+            && call.is_pushed()
+        {
+            self.send_settled(key.owner(), SettledEvent::from_result(key.name, call));
         }
     }
 }

@@ -1,62 +1,17 @@
 //! Pure decisions about a post: the recorded call that a service means, and the outcome of its result.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{
-    calls::CallQuery,
-    records::{PostRefusal, RecordedCall, RecordedCallState},
+    records::{CallQuery, PostRefusal, RecordedCall, RecordedCallState},
+    service::Service,
 };
 use crate::{
-    auth::{Owner, OwnerKey, Principal, TokenHash, WebhookKey},
+    auth::{Owner, OwnerKey, Principal},
     ledger::Moment,
     repair::{Tier, has_makers_form, id_letters, is_strong},
     session::session_hash,
 };
-
-/// The accounts whose calls a service may answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServiceReach {
-    /// Every account.
-    Everyone,
-    /// These accounts, with all their users.
-    Only(BTreeSet<Principal>),
-}
-
-/// A tool service with its credentials, and the calls that it may answer.
-#[derive(Clone, Debug)]
-pub struct Service {
-    /// The name, for logs and in stored results.
-    pub name: String,
-    /// The principal of the service. It owns parked results, which belong to no caller yet.
-    pub principal: Principal,
-    /// The hash of its bearer token. `None` if the service has none.
-    pub token: Option<TokenHash>,
-    /// The key of its webhook signatures. `None` if the service has none.
-    pub key: Option<WebhookKey>,
-    /// The accounts whose calls it answers.
-    pub reach: ServiceReach,
-    /// The tools whose calls it answers. `None` means every tool.
-    pub tools: Option<BTreeSet<String>>,
-    /// `true` if it may claim intents for users of its own, without a recorded call.
-    pub on_behalf: bool,
-}
-
-impl Service {
-    /// Returns `true` if the service may answer calls of this tool and account.
-    pub fn may_answer(&self, account: Principal, tool: &[u8]) -> bool {
-        let reaches = match &self.reach {
-            ServiceReach::Everyone => true,
-            ServiceReach::Only(principals) => principals.contains(&account),
-        };
-        reaches && self.runs_tool(tool)
-    }
-
-    /// Returns `true` if the service runs this tool.
-    pub fn runs_tool(&self, tool: &[u8]) -> bool {
-        let is_listed = |tools: &BTreeSet<String>| std::str::from_utf8(tool).is_ok_and(|tool| tools.contains(tool));
-        self.tools.as_ref().is_none_or(is_listed)
-    }
-}
 
 /// A recorded call that was found by the letters and digits of the posted id.
 #[derive(Clone, Copy, Debug)]
@@ -277,4 +232,17 @@ pub const fn is_running(call: &RecordedCall) -> bool {
 /// Returns `true` if the call accepts no result any more: a heartbeat for it is pointless.
 pub const fn is_terminal(call: &RecordedCall) -> bool {
     call.posted.is_some() || matches!(call.state, RecordedCallState::Expired | RecordedCallState::Cancelled)
+}
+
+/// Extends the deadline of a call by the longest run of its tool, unless it waits for no result any more. Returns `true` if
+/// it did.
+pub(super) fn extend_call(run_limit: Duration, call: &mut RecordedCall, now: Moment) -> bool {
+    if is_terminal(call) || call.expires_at <= now {
+        return false;
+    }
+    call.heartbeat_at = now;
+    // Never shortened: the configuration may have changed since the call was recorded.
+    call.deadline = call.deadline.max(now + run_limit);
+    call.expires_at = call.expires_at.max(call.deadline);
+    true
 }

@@ -6,109 +6,103 @@
 //! after the same work, so that a caller cannot probe for foreign calls.
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
+//!
+//! Each feature has a state of its own. A feature reaches the others' records by the types of `records`, and their changes
+//! as a participant (`changes`). `LateStore` only puts them together.
 
-mod awaited_calls;
-mod call_state;
 mod calls;
 mod cancels;
-mod carry_over;
 mod changes;
-mod claims;
 mod compactions;
+mod contents;
 mod dispatching;
-mod earlier_runs;
 mod error;
-mod event_kind;
 mod events;
 mod feed;
+mod intent_of_call;
 mod intents;
 mod json_pointer;
-mod leave_reason;
-mod match_queue;
+mod lists;
 pub mod matching;
-mod message_list;
-mod noted_calls;
-mod operator_list;
+mod named_calls;
 mod other_replicas;
 mod outbox;
 mod page;
-mod parking;
-mod posted_results;
-mod posting;
-mod queries;
-mod read_result;
+mod parts;
 mod readers;
-mod record_bytes;
-mod record_names;
-mod record_summary;
-mod recording;
 pub mod records;
-mod request_marks;
-mod retention;
+mod service;
 mod settings;
-mod settling;
-mod store_inner;
-mod surfaces;
 mod tasks;
 mod update;
-mod wait_reason;
 mod webhook;
-pub mod webhooks;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use tokio::sync::Notify;
 
-pub use awaited_calls::AwaitedCalls;
-pub use calls::{CallQuery, FoundResult, ObservedCall};
-pub use cancels::{CancelOutcome, Cancels};
-pub use carry_over::CarryOver;
-pub use claims::{
-    ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentView, Intents,
-    ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+use self::{
+    changes::{ChangeParticipant, Participants},
+    dispatching::Dispatching,
+    events::Events,
+    intents::IntentsOfCalls,
+    parts::LateParts,
 };
-pub use compactions::Compactions;
-pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
-pub use earlier_runs::EarlierRun;
-pub use error::LateError;
-pub use event_kind::{EventKind, EventSubject};
-pub use feed::{FeedEvent, ResultFeed, SettledEvent};
-pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
-pub use json_pointer::{JsonPointer, JsonPointerParseError};
-pub use leave_reason::LeaveReason;
-pub use message_list::{ListedMessage, Messages};
-pub use noted_calls::NotedCall;
-pub use operator_list::{ListedResult, OperatorList, list_for_operator};
-pub use outbox::{OutgoingRecord, Purpose};
-pub use page::{ListCursor, Page};
-pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, FoundCall, NamedCallRecord, NamedResult};
-pub use read_result::ReadResult;
-pub use record_summary::{RecordSummary, call_of_record, summarize_record};
-pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
-pub use settling::PostOutcome;
-pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
-pub use wait_reason::WaitReason;
-pub use webhook::WebhookSettings;
-
 use crate::{
     auth::{Caller, Owner, PrincipalKey},
-    clock,
-    ledger::{RecordName, Unread},
-    session::{LaneId, session_hash},
     table::{TableParts, VerifiedCallers},
     telemetry::Telemetry,
 };
-use matching::Service;
-use store_inner::LateStoreInner;
-use update::LateUpdate;
 
-/// Longest time that a request about a call waits for what is queued about it.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
+pub use calls::{
+    AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, NamedCallRecord,
+    ObservedCall, PostOutcome, ReadResult, WithdrawOutcome,
+};
+pub use cancels::{CancelOutcome, Cancels};
+pub use compactions::{Compactions, NotedCall};
+pub use contents::NamedResult;
+pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome, webhooks};
+pub use error::LateError;
+pub use feed::{FeedEvent, FeedSender, ResultFeed, SettledEvent};
+pub use intents::{
+    ClaimOutcome, ClaimSubject, EarlierRun, GrantedClaim, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentView,
+    Intents, ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+};
+pub use json_pointer::{JsonPointer, JsonPointerParseError};
+pub use lists::{
+    ListedResult, OperatorList, OperatorLists, RecordSummary, WaitReason, call_of_record, summarize_record,
+};
+pub use outbox::{ListedMessage, Outbox};
+pub use page::{ListCursor, Page};
+pub use readers::Readers;
+pub use records::{
+    CHOSEN_KEY_BYTES_MAX, CallQuery, ClaimSecret, EventKind, EventSubject, IntentId, IntentIdParseError, IntentScope,
+    IntentState, LeaveReason, OutgoingRecord, Purpose,
+};
+pub use service::{Service, ServiceReach};
+pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
+pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
+pub use webhook::WebhookSettings;
 
-/// The store of late results. Cheap to clone.
+/// The features of late results, over one ledger. Cheap to clone.
 #[derive(Clone)]
-pub struct LateStore(Arc<LateStoreInner>);
+pub struct LateStore(Arc<LateFeatures>);
+
+/// The features that all handles share.
+struct LateFeatures {
+    parts: Arc<LateParts>,
+    calls: Calls,
+    carry_over: CarryOver,
+    compactions: Compactions,
+    intents: Intents,
+    cancels: Cancels,
+    outbox: Outbox,
+    dispatching: Arc<Dispatching>,
+    feed: FeedSender,
+    readers: Readers,
+    operator_lists: OperatorLists,
+    tasks: UserTasks,
+}
 
 impl fmt::Debug for LateStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,174 +111,141 @@ impl fmt::Debug for LateStore {
 }
 
 impl LateStore {
-    /// Creates the store over the ledger of `parts`.
-    pub fn new(parts: &TableParts, callers: VerifiedCallers, settings: LateSettings, telemetry: Telemetry) -> Self {
-        Self(Arc::new(LateStoreInner::new(parts, callers, settings, telemetry)))
+    /// Creates the features over the ledger of `table_parts`.
+    pub fn new(
+        table_parts: &TableParts,
+        callers: VerifiedCallers,
+        settings: LateSettings,
+        telemetry: Telemetry,
+    ) -> Self {
+        let parts = Arc::new(LateParts::new(table_parts, callers, settings, telemetry));
+        let (outbox, feed) = (Outbox::new(&parts), FeedSender::default());
+        let events = Events::new(&parts, &outbox);
+        let of_cancels: [Box<dyn ChangeParticipant>; 1] = [Box::new(events.clone())];
+        let cancels = Cancels::new(&parts, &outbox, Participants::new(of_cancels));
+        let of_all: [Box<dyn ChangeParticipant>; 4] = [
+            Box::new(IntentsOfCalls(Arc::clone(&parts))),
+            Box::new(events),
+            Box::new(cancels.clone()),
+            Box::new(feed.clone()),
+        ];
+        let participants = Participants::new(of_all);
+        let calls = Calls::new(table_parts, &parts, participants.clone());
+        let readers = Readers::new(&parts);
+        Self(Arc::new(LateFeatures {
+            carry_over: CarryOver::new(&calls),
+            compactions: Compactions::new(&parts),
+            intents: Intents::new(&parts, &calls, &readers, participants),
+            dispatching: Dispatching::new(&parts, &outbox, &cancels),
+            operator_lists: OperatorLists::new(&parts, &calls),
+            tasks: UserTasks::new(&parts),
+            calls,
+            cancels,
+            outbox,
+            feed,
+            readers,
+            parts,
+        }))
     }
 
-    /// Returns the key under which names of callers are hashed.
-    pub fn principal_key(&self) -> &PrincipalKey {
-        &self.0.principals
+    /// Returns the recorded calls and their results.
+    pub fn calls(&self) -> &Calls {
+        &self.0.calls
     }
 
-    /// Returns the tool services that may post results.
-    pub fn services(&self) -> &[Service] {
-        &self.0.services
+    /// Returns the results that new conversations get.
+    pub fn carry_over(&self) -> &CarryOver {
+        &self.0.carry_over
     }
 
-    /// Returns `true` if the answers that clients give to this tool's calls are not final.
-    pub fn is_provisional(&self, tool: &[u8]) -> bool {
-        self.0.settings.tool_settings(tool).is_provisional
-    }
-
-    /// Returns `true` if late results are also appended after tool results, without words of the user.
-    pub fn delivers_in_loops(&self) -> bool {
-        self.0.settings.delivers_in_loops
-    }
-
-    /// Returns the limit of a posted result in a request, in bytes.
-    pub fn result_bytes_max(&self) -> usize {
-        self.0.settings.result_bytes_max
-    }
-
-    /// Returns `true` if a tool service is configured.
-    pub fn is_used(&self) -> bool {
-        !self.0.services.is_empty()
-    }
-
-    /// Returns access to the intents of side effects.
-    pub const fn intents(&self) -> Intents<'_> {
-        Intents(self)
-    }
-
-    /// Returns access to the results that new conversations get.
-    pub const fn carry_over(&self) -> CarryOver<'_> {
-        CarryOver::of_store(self)
-    }
-
-    /// Returns access to the cancels of calls.
-    pub const fn cancels(&self) -> Cancels<'_> {
-        Cancels(self)
-    }
-
-    /// Returns the digest of a call's input, by which its intent is named.
-    pub fn intent_input(&self, tool: &[u8], input: &[u8]) -> [u8; 32] {
-        intents::input_digest(input, &self.0.settings.tool_settings(tool).ignore_input)
-    }
-
-    /// Returns access to the calls that compactions have removed from their histories.
+    /// Returns the calls that compactions have removed from their histories.
     pub fn compactions(&self) -> &Compactions {
         &self.0.compactions
     }
 
+    /// Returns the intents of side effects.
+    pub fn intents(&self) -> &Intents {
+        &self.0.intents
+    }
+
+    /// Returns the cancels of calls.
+    pub fn cancels(&self) -> &Cancels {
+        &self.0.cancels
+    }
+
+    /// Returns the messages to services and webhooks.
+    pub fn outbox(&self) -> &Outbox {
+        &self.0.outbox
+    }
+
+    /// Returns the sender's side of the messages.
+    pub fn dispatcher(&self) -> Dispatcher {
+        self.0.dispatching.dispatcher()
+    }
+
+    /// Returns the live feeds of posted results.
+    pub fn feed(&self) -> &FeedSender {
+        &self.0.feed
+    }
+
+    /// Returns the callers that read their feed or their outstanding results.
+    pub fn readers(&self) -> &Readers {
+        &self.0.readers
+    }
+
+    /// Returns the lists for operators.
+    pub fn operator_lists(&self) -> &OperatorLists {
+        &self.0.operator_lists
+    }
+
+    /// Returns the tasks of every person.
+    pub fn tasks(&self) -> &UserTasks {
+        &self.0.tasks
+    }
+
+    /// Returns the key under which names of callers are hashed.
+    pub fn principal_key(&self) -> &PrincipalKey {
+        &self.0.parts.principals
+    }
+
+    /// Returns the tool services that may post results.
+    pub fn services(&self) -> &[Service] {
+        &self.0.parts.services
+    }
+
+    /// Returns `true` if a tool service is configured.
+    pub fn is_used(&self) -> bool {
+        !self.0.parts.services.is_empty()
+    }
+
+    /// Returns `true` if the answers that clients give to this tool's calls are not final.
+    pub fn is_provisional(&self, tool: &[u8]) -> bool {
+        self.0.parts.settings.tool_settings(tool).is_provisional
+    }
+
+    /// Returns `true` if late results are also appended after tool results, without words of the user.
+    pub fn delivers_in_loops(&self) -> bool {
+        self.0.parts.settings.delivers_in_loops
+    }
+
+    /// Returns the limit of a posted result in a request, in bytes.
+    pub fn result_bytes_max(&self) -> usize {
+        self.0.parts.settings.result_bytes_max
+    }
+
     /// Returns the callers that a provider has answered with success.
     pub fn callers(&self) -> &VerifiedCallers {
-        &self.0.callers
+        &self.0.parts.callers
     }
 
     /// Returns the name by which services refer to a caller: the value of `x-antiphon-owner`.
     pub fn owner_of(&self, caller: Caller) -> Owner {
-        Owner::of_principal(&self.0.owners, caller.principal())
-    }
-
-    /// Returns the calls for which parked results wait that name the caller as their owner.
-    pub fn awaited_calls(&self, caller: Caller) -> AwaitedCalls {
-        self.0.awaited.calls_of(|| self.owner_of(caller))
-    }
-
-    /// Counts an answer that was sent before its calls were recorded.
-    pub fn note_unrecorded(&self) {
-        self.0.telemetry.record_late_event("unrecorded");
-    }
-
-    /// Returns `true` if a posted result of this call waits for the caller, as far as memory knows.
-    pub fn is_waiting(&self, caller: Caller, call: &RecordName) -> bool {
-        self.0.posted.is_waiting(caller.principal(), call)
-    }
-
-    /// Returns `true` if a service answers calls of this tool for the caller.
-    fn is_served(&self, caller: Caller, tool: &[u8]) -> bool {
-        let services = &self.0.services;
-        services
-            .iter()
-            .any(|service| service.may_answer(caller.account(), tool))
-    }
-
-    /// Returns the names under which a call of a body may be recorded, the most exact one first.
-    pub fn call_names(lane: Option<LaneId>, call: &CallQuery) -> Vec<RecordName> {
-        let lane = lane.map(|lane| *lane.as_bytes());
-        record_names::candidate_names(call, lane.as_ref())
-    }
-
-    /// Notes that the client closed a session: its calls no longer wait in an open turn.
-    pub fn note_session_closed(&self, caller: Caller, session: &str) {
-        let session = session_hash(caller.principal(), session.as_bytes());
-        // Only the time is noted here: a post compares it with the time of its call.
-        self.0.left_at.insert(&session, clock::unix_time());
-        self.cancels().note_closed(&session);
-    }
-
-    /// Notes that the client left a lane: its calls no longer wait in an open turn.
-    pub fn note_lane_left(&self, lane: LaneId) {
-        self.0.left_at.insert(lane.as_bytes(), clock::unix_time());
-    }
-
-    /// Subscribes to the caller's results that are posted from now on.
-    pub fn subscribe(&self, caller: Caller) -> ResultFeed {
-        self.0.feed.subscribe(caller.principal())
+        self.0.parts.owner_of(caller.principal())
     }
 
     /// Waits until everything that is queued for the ledger now is done or lost.
     pub async fn flush_updates(&self) {
-        self.0.writer.flush().await;
-    }
-
-    /// Waits until what is queued about the calls of this id is done or lost, for a second at most.
-    ///
-    /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
-    async fn await_call(&self, call_id: &[u8]) {
-        let deadline = clock::now() + CALL_WAIT_MAX;
-        self.0
-            .writer
-            .await_subject(&update::call_subject(call_id), deadline)
-            .await;
-    }
-
-    /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
-    /// with the hash of a client's own result that contains it.
-    pub fn known_posted(
-        &self,
-        caller: Caller,
-        names: impl Iterator<Item = RecordName>,
-    ) -> Vec<(RecordName, Option<u64>)> {
-        self.0.posted.known_posted(caller.principal(), names)
-    }
-
-    /// Counts a read that failed or came too late.
-    fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
-        if read.is_err() {
-            self.0.telemetry.record_late_event("unread");
-        }
-        read
-    }
-
-    /// Returns the number of results that wait for any caller that was seen since the start of the process.
-    pub fn waiting_total(&self) -> usize {
-        self.0.posted.total_count()
-    }
-
-    /// Returns the number of results that wait for the caller, from memory: 0 until they were loaded.
-    pub fn waiting_count(&self, caller: Caller) -> usize {
-        if self.is_used() {
-            self.0.posted.count_waiting(caller.principal())
-        } else {
-            0
-        }
-    }
-
-    /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.
-    pub fn has_posted(&self, caller: Caller) -> bool {
-        self.is_used() && self.0.posted.has_any(caller.principal())
+        self.0.parts.writer.flush().await;
     }
 
     /// Runs the tasks that keep memory up to date, until all other handles are dropped. Until they have read the callers
@@ -293,20 +254,15 @@ impl LateStore {
         if !self.is_used() {
             return;
         }
-        let (owners, ledger) = (self.0.record_owners.clone(), Arc::downgrade(&self.0.ledger));
+        let parts = &self.0.parts;
+        let (owners, ledger) = (parts.record_owners.clone(), Arc::downgrade(&parts.ledger));
+        let calls = self.0.calls.to_weak();
         // The handle is dropped first: these tasks must not keep the store alive.
         let store = Arc::downgrade(&self.0);
         drop(self);
         // Several notices during one search ask for one more.
         let missed = Notify::new();
-        let news = other_replicas::follow_replicas(store.clone(), &missed);
-        tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
-    }
-
-    /// Queues an update of the store, if it is used. Does not wait.
-    fn queue_update(&self, update: impl LateUpdate<Feature = LateStoreInner>) {
-        if self.is_used() {
-            update::queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
-        }
+        let news = other_replicas::follow_replicas(store, &missed);
+        tokio::join!(owners.follow(ledger), news, calls::settle_and_expire(calls, &missed));
     }
 }

@@ -7,9 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, posted_results::delivery_value, queries,
-};
+use super::{LateError, LateFeatures, calls::delivery_value, contents, feed::SettledEvent};
 use crate::{
     auth::Principal,
     clock,
@@ -23,64 +21,67 @@ const BLIND_PAUSE: Duration = Duration::from_secs(30);
 const MESSAGE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Follows the changes of other replicas until the store is dropped. `missed` gets a notice when some were missed.
-pub(super) async fn follow_replicas(store: Weak<LateStoreInner>, missed: &Notify) {
-    let Some(changes) = store.upgrade().map(|store| store.changes.clone()) else {
+pub(super) async fn follow_replicas(store: Weak<LateFeatures>, missed: &Notify) {
+    let Some(changes) = store.upgrade().map(|late| late.parts.ledger.changes()) else {
         return;
     };
     let Some(mut events) = changes.subscribe() else { return };
     loop {
         let received = timeout(BLIND_PAUSE, events.recv()).await;
-        let Some(late) = store.upgrade().map(LateStore) else {
+        let Some(late) = store.upgrade() else {
             return;
         };
         match received {
             Ok(Ok(ChangeEvent::Changed(change))) => match change.kind {
-                RecordKind::Delivery if late.0.feed.has_listeners() => announce(&late, &change).await,
+                RecordKind::Delivery if late.feed.has_listeners() => announce(&late, &change).await,
                 RecordKind::Parked => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
-                    if let Err(error) = parking::note_change(&late, key).await {
+                    if let Err(error) = late.calls.note_parked_change(key).await {
                         tracing::warn!(%error, "failed to read a parked result: trying again in ten minutes");
                     }
                 }
                 RecordKind::Outgoing => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
                     // Looked at soon, for the case that the other replica dies. It belongs to that one until its time.
-                    if !late.0.outbox.due().contains(&key) {
-                        late.0.outbox.due().schedule(key, MESSAGE_PAUSE);
+                    if !late.outbox.due().contains(&key) {
+                        late.outbox.due().schedule(key, MESSAGE_PAUSE);
                     }
                 }
                 _ => {}
             },
             Ok(Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_))) => {
-                late.0.feed.send_missed();
+                late.feed.send_missed();
                 // Not read here: further changes would be missed meanwhile.
                 missed.notify_one();
             }
             Ok(Err(RecvError::Closed)) => return,
-            Err(_) if changes.epoch().is_none() => late.0.feed.send_missed(),
+            Err(_) if changes.epoch().is_none() => late.feed.send_missed(),
             Err(_) => {}
         }
     }
 }
 
 /// Announces a result that another replica has stored. If it cannot be read, listeners are told that they have missed one.
-async fn announce(late: &LateStore, change: &RecordChange) {
+async fn announce(late: &LateFeatures, change: &RecordChange) {
     match read_result(late, change).await {
-        Ok(Some((principal, event))) => late.0.feed.send_settled(principal, event),
+        Ok(Some((principal, event))) => late.feed.send_settled(principal, event),
         Ok(None) => {}
-        Err(_) => late.0.feed.send_missed(),
+        Err(_) => late.feed.send_missed(),
     }
 }
 
 /// Returns the announcement of a stored result, unless it does not wait for its caller any more.
-async fn read_result(late: &LateStore, change: &RecordChange) -> Result<Option<(Principal, SettledEvent)>, LateError> {
+async fn read_result(
+    late: &LateFeatures,
+    change: &RecordChange,
+) -> Result<Option<(Principal, SettledEvent)>, LateError> {
     let RecordChange { principal, name, .. } = *change;
     let principal = Principal::from_bytes(principal);
     let keys = [RecordKind::Delivery, RecordKind::Call].map(|kind| RecordKey::new(kind, principal, name));
-    let records = late.0.ledger.read(keys.to_vec(), clock::unix_time()).await?;
+    let records = late.parts.ledger.read(keys.to_vec(), clock::unix_time()).await?;
     let [Some(delivery), Some(call)] = &records[..] else {
         return Ok(None);
     };
-    let result = queries::posted_call(call).filter(|_| delivery.value != delivery_value::RECEIVED);
-    Ok(result.map(|result| (principal, SettledEvent::from_result(result))))
+    let result = contents::posted_call(call).filter(|_| delivery.value != delivery_value::RECEIVED);
+    Ok(result.map(|result| (principal, SettledEvent::from_result(result.0, &result.1))))
 }

@@ -4,11 +4,11 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{LateError, LateStore};
+use super::LateError;
 use crate::{
     auth::PrincipalHash,
     clock,
-    ledger::{Moment, PlacedRecord, Record, RecordKind},
+    ledger::{Ledger, Moment, PlacedRecord, Record, RecordKind},
 };
 
 /// The most records that one page reads.
@@ -63,7 +63,7 @@ impl<T, C> Page<T, C> {
 ///
 /// A list asks for a batch, and adds the rows that it makes of it, until there are no more.
 pub(super) struct PageScan<'l, T> {
-    late: &'l LateStore,
+    ledger: &'l dyn Ledger,
     kind: RecordKind,
     /// The most records of one read.
     batch: usize,
@@ -92,14 +92,14 @@ struct ScanBudget {
 impl<'l, T> PageScan<'l, T> {
     /// Begins a page of the records of every principal.
     pub(super) fn of_everyone(
-        late: &'l LateStore,
+        ledger: &'l dyn Ledger,
         (kind, batch): (RecordKind, usize),
         after: Option<ListCursor>,
         limit: usize,
         now: Moment,
     ) -> Self {
         let scan = Self {
-            late,
+            ledger,
             kind,
             batch,
             limit,
@@ -119,7 +119,7 @@ impl<'l, T> PageScan<'l, T> {
     ///
     /// It reads until it has its rows: a caller that looks at the first page alone must not miss a result.
     pub(super) fn of_caller(
-        late: &'l LateStore,
+        ledger: &'l dyn Ledger,
         source: (RecordKind, usize),
         after: ListCursor,
         limit: usize,
@@ -128,7 +128,7 @@ impl<'l, T> PageScan<'l, T> {
         Self {
             has_others: false,
             budget: None,
-            ..Self::of_everyone(late, source, Some(after), limit, now)
+            ..Self::of_everyone(ledger, source, Some(after), limit, now)
         }
     }
 
@@ -149,7 +149,7 @@ impl<'l, T> PageScan<'l, T> {
 
     /// Reads the next batch. Returns `None` once the page is full, has read enough, or nothing is left.
     pub(super) async fn next_batch(&mut self) -> Result<Option<Vec<PlacedRecord>>, LateError> {
-        let ledger = &self.late.0.ledger;
+        let ledger = self.ledger;
         // One row more than wanted tells that there is a next page.
         while self.rows.len() <= self.limit && self.budget.as_ref().is_none_or(|budget| !budget.is_spent()) {
             let Some(principal) = self.principals.front().copied() else {

@@ -4,18 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{
-    LateError,
-    update::{LateUpdate, queue_update},
-};
+use super::{LateError, parts::LateParts, records::RecordedCall, update::LateUpdate};
 use crate::{
-    auth::Principal,
+    auth::{Caller, Principal},
     clock,
     digest_cache::{DigestCache, Lifetime},
-    ledger::{CommitStep, Ledger, Moment, RecordKey, RecordKind, RecordName, update_records},
-    table::TableParts,
-    telemetry::Telemetry,
-    writer::{Subject, Writer},
+    ledger::{CommitStep, Moment, RecordKey, RecordKind, RecordName, update_records},
+    writer::Subject,
 };
 
 /// The time for which a read counts: 7 days.
@@ -31,49 +26,63 @@ const NAME: RecordName = [0; 32];
 
 /// The readers. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Readers(Arc<ReadersState>);
+pub struct Readers(Arc<ReadersState>);
 
 /// The state of the readers.
 #[derive(Debug)]
 pub(super) struct ReadersState {
-    ledger: Arc<dyn Ledger>,
-    writer: Writer,
-    telemetry: Telemetry,
+    parts: Arc<LateParts>,
     /// The last reads that are stored, or on their way to the ledger.
     noted: DigestCache<Principal, Moment>,
 }
 
 impl Readers {
     /// Creates the readers over the ledger of `parts`.
-    pub(super) fn new(parts: &TableParts, telemetry: Telemetry) -> Self {
+    pub(super) fn new(parts: &Arc<LateParts>) -> Self {
         Self(Arc::new(ReadersState {
-            ledger: Arc::clone(parts.ledger()),
-            writer: parts.writer().clone(),
-            telemetry,
+            parts: Arc::clone(parts),
             noted: DigestCache::new(READERS_MAX, Lifetime::SinceWrite(MEMORY_TTL)),
         }))
     }
 
-    /// Notes that a caller reads. Does not wait.
-    pub(super) fn note_read(&self, principal: Principal) {
-        let now = clock::unix_time();
+    /// Notes that a caller reads its feed or its outstanding results: it learns of them without a conversation. Does not
+    /// wait.
+    pub fn note_read(&self, caller: Caller) {
+        let (principal, now) = (caller.principal(), clock::unix_time());
         let noted = self.0.noted.get(&principal);
-        if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
+        if !self.0.parts.is_used() || noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
             return;
         }
         self.0.noted.insert(&principal, now);
         let update = StoreRead { principal, at: now };
-        queue_update(&self.0.writer, &self.0.telemetry, &self.0, update);
+        self.0.parts.queue_update(&self.0, update);
+    }
+
+    /// Returns `true` if the result of a call reaches the caller without its conversation.
+    ///
+    /// An effect that cannot be undone must not happen for a session alone. The surfaces are a webhook of the caller, a feed
+    /// or a list of outstanding results that the caller has read in the last 7 days, and the next conversation of the same
+    /// person.
+    pub(super) async fn has_surface(
+        &self,
+        principal: Principal,
+        call: &RecordedCall,
+        now: Moment,
+    ) -> Result<bool, LateError> {
+        let (parts, account) = (&self.0.parts, Principal::from_bytes(call.account));
+        if parts.reaches_next(principal, call) || parts.webhooks.iter().any(|webhook| webhook.reaches(account)) {
+            return Ok(true);
+        }
+        self.has_read(principal, now).await
     }
 
     /// Returns `true` if a caller has read in the last 7 days.
-    pub(super) async fn has_read(&self, principal: Principal, now: Moment) -> Result<bool, LateError> {
+    async fn has_read(&self, principal: Principal, now: Moment) -> Result<bool, LateError> {
         let noted = self.0.noted.get(&principal);
         if noted.is_some_and(|at| now < at.saturating_add(READ_VALID_FOR)) {
             return Ok(true);
         }
-        let record = self.0.ledger.read(vec![reader_key(principal)], now).await?;
-        Ok(record.into_iter().flatten().next().is_some())
+        Ok(self.0.parts.read_record(reader_key(principal), now).await?.is_some())
     }
 }
 
@@ -101,7 +110,7 @@ impl LateUpdate for StoreRead {
     async fn apply(&self, readers: Arc<ReadersState>) -> Result<bool, LateError> {
         let key = reader_key(self.principal);
         let expires_at = self.at.saturating_add(READ_VALID_FOR);
-        update_records(&*readers.ledger, [key], |[stored], _| {
+        update_records(&*readers.parts.ledger, [key], |[stored], _| {
             if stored.as_ref().is_some_and(|record| record.expires_at >= expires_at) {
                 return (Vec::new(), false);
             }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     json_pointer::JsonPointer,
-    matching::{Service, ServiceReach},
+    service::{Service, ServiceReach},
     webhook::{Webhook, WebhookSettings},
 };
 use crate::{

@@ -3,17 +3,21 @@
 use std::{
     fmt,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
-use super::{LateError, record_names::call_index};
+use super::{LateError, parts::LateParts, records::call_names::call_index};
 use crate::{
+    clock,
     ledger::{Contended, Index, RecordKind},
     telemetry::Telemetry,
-    writer::{Subject, Update, UpdateEnd, UpdateError, UpdateSize, Work, WriteTrack, Writer},
+    writer::{Subject, Update, UpdateEnd, UpdateError, UpdateSize, Work, WriteTrack},
 };
 
 /// Bytes that an update counts in addition to its texts.
 const UPDATE_BYTES: usize = 512;
+/// Longest time that a request about a call waits for what is queued about it.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A change of late results that no request waits for. It reads before it commits.
 pub(super) trait LateUpdate: Send + Sync + 'static {
@@ -115,24 +119,26 @@ impl From<LateError> for UpdateError {
     }
 }
 
-/// Queues an update of a feature. A full queue loses it, or others that matter less: `telemetry` counts that.
-pub(super) fn queue_update<U: LateUpdate>(
-    writer: &Writer,
-    telemetry: &Telemetry,
-    feature: &Arc<U::Feature>,
-    update: U,
-) {
-    writer.queue(QueuedLateUpdate::new(telemetry, feature, update));
-}
+impl LateParts {
+    /// Queues an update of a feature. A full queue loses it, or others that matter less, which is counted.
+    pub(super) fn queue_update<U: LateUpdate>(&self, feature: &Arc<U::Feature>, update: U) {
+        self.writer
+            .queue(QueuedLateUpdate::new(&self.telemetry, feature, update));
+    }
 
-/// As [`queue_update`]. Returns the end of the update, or `None` if it is lost at once.
-pub(super) fn queue_with_end<U: LateUpdate>(
-    writer: &Writer,
-    telemetry: &Telemetry,
-    feature: &Arc<U::Feature>,
-    update: U,
-) -> Option<UpdateEnd> {
-    writer.queue_with_end(QueuedLateUpdate::new(telemetry, feature, update))
+    /// As [`queue_update`](Self::queue_update). Returns the end of the update, or `None` if it is lost at once.
+    pub(super) fn queue_with_end<U: LateUpdate>(&self, feature: &Arc<U::Feature>, update: U) -> Option<UpdateEnd> {
+        self.writer
+            .queue_with_end(QueuedLateUpdate::new(&self.telemetry, feature, update))
+    }
+
+    /// Waits until what is queued about the calls of this id is done or lost, for a second at most.
+    ///
+    /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
+    pub(super) async fn await_call(&self, call_id: &[u8]) {
+        let deadline = clock::now() + CALL_WAIT_MAX;
+        self.writer.await_subject(&call_subject(call_id), deadline).await;
+    }
 }
 
 /// Returns the subject of all calls with this id.

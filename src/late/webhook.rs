@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{
-    auth::{Principal, WebhookKey},
-    late::matching::ServiceReach,
-};
+use super::service::ServiceReach;
+use crate::auth::{Principal, WebhookKey};
 
 /// Time after which an event is not sent any more: 24 hours.
 pub(in crate::late) const GIVE_UP: Duration = Duration::from_secs(24 * 60 * 60);

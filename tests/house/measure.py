@@ -277,9 +277,9 @@ REMEMBERING = ("recall/", "late/", "keys/profiles/shared_cooldowns/", "proxy/fac
 HOMES = ("table/", "writer/")
 # The reason of each cache and queue outside of them.
 KEPT = {
-    "late/compactions.rs": "a write adds to what the record has, and replaces nothing",
+    "late/compactions/mod.rs": "a write adds to what the record has, and replaces nothing",
     "late/readers.rs": "a read extends the life of its record, which a row of a table does not",
-    "late/store_inner.rs": "marks of this process, which have no record",
+    "late/calls/mod.rs": "marks of this process, which have no record",
     "ledger/postgres/mod.rs": "the engine's own commits",
     "ledger/sqlite/mod.rs": "the engine's own commits",
     "proxy/fact_memory.rs": "what a caller's facts mean together; the facts are a table",

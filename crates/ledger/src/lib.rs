@@ -12,7 +12,7 @@
 //! | [`system_tls`] | TLS with the certificate authorities of the system |
 //! | [`ledger`] | the store: records of one principal each, in memory, SQLite or PostgreSQL |
 //! | [`writer`](mod@writer) | the background writer: every change that no request makes itself |
-//! | [`table`] | what is remembered between requests, in memory in front of a ledger |
+//! | [`table`] | what is remembered between requests, in memory in front of a ledger; records as values |
 //!
 //! A room imports only rooms that come before it. A ledger stores records and does not interpret them.
 

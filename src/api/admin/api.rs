@@ -45,7 +45,6 @@ use crate::{
         query::{read_flag, read_name, read_number},
         routes::{GuardRefusal, RouteTable},
     },
-    late::list_for_operator,
     session_table::LaneFilter,
 };
 
@@ -352,7 +351,7 @@ async fn list_late_results(request: AdminRequest) -> AdminResponse {
         read_name::<LateStateView>,
     )?;
     let state = state.unwrap_or_default();
-    let list = list_for_operator(&parts.late, state.to_list(), after, limit);
+    let list = parts.late.operator_lists().list_results(state.to_list(), after, limit);
     let page = read_ledger("list late results", list).await?;
     let clients = &parts.control.active_config().clients;
     shown(&late_results::late_results_page(&parts.late, state, page, clients))

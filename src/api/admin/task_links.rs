@@ -14,7 +14,7 @@ use crate::{
     api::{Problem, ProblemCode, json::json_response},
     auth::{Caller, Principal, principal::USER_BYTES_MAX},
     clock,
-    late::{LINK_TTL_MAX, TaskLink, UserTasks},
+    late::{LINK_TTL_MAX, TaskLink},
 };
 
 /// The person whose tasks a link opens. Without a client it is the only caller of `principals.mode = "single"`.
@@ -51,7 +51,7 @@ pub(super) struct TaskLinkView {
 pub(super) async fn make_task_link(mut asked: AdminRequest) -> AdminResponse {
     let request: TaskLinkRequest = asked.read_json().await?;
     let parts = &asked.parts;
-    if !UserTasks::of_store(&parts.late).has_page() {
+    if !parts.late.tasks().has_page() {
         return Err(not_found("the task page is off: set ledger.task_page = true"));
     }
     let ttl = request.ttl.as_deref().map_or(Some(LINK_TTL_MAX), read_ttl);
@@ -60,7 +60,7 @@ pub(super) async fn make_task_link(mut asked: AdminRequest) -> AdminResponse {
         Problem::new(ProblemCode::BadBody, text)
     })?;
     let owner = find_owner(parts, &request)?;
-    let tasks = UserTasks::of_store(&parts.late);
+    let tasks = parts.late.tasks();
     if !tasks.may_have_link(owner) {
         return Err(ProblemCode::SharedClient.into());
     }
@@ -97,7 +97,7 @@ pub(super) async fn revoke_task_link(request: AdminRequest) -> AdminResponse {
     let unknown = || not_found("no such link: it has expired, or was revoked");
     let link = request.id(0).to_owned();
     let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;
-    let revoking = UserTasks::of_store(&request.parts.late).revoke_link(None, *name.as_bytes());
+    let revoking = request.parts.late.tasks().revoke_link(None, *name.as_bytes());
     if read_ledger("revoke a link to the task page", revoking).await? {
         shown(&RevokedTaskLink { link })
     } else {

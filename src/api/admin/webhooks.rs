@@ -12,7 +12,7 @@ use super::{
         messages::{MessagesPage, messages_page},
     },
 };
-use crate::{clock, late::Messages};
+use crate::clock;
 
 /// The query of `/admin/v1/webhooks`.
 #[derive(IntoParams)]
@@ -35,7 +35,7 @@ pub(super) async fn list_messages(request: AdminRequest) -> AdminResponse {
     let mut query = request.query();
     let limit = take_limit(&mut query, ROWS_DEFAULT)?;
     let after = query.take("after", BAD_CURSOR, parse_cursor)?;
-    let list = Messages::of_store(&request.parts.late).list(after, limit, clock::unix_time());
+    let list = request.parts.late.outbox().list(after, limit, clock::unix_time());
     shown(&messages_page(read_ledger("list messages", list).await?))
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ResentView {
 ))]
 pub(super) async fn resend_message(request: AdminRequest) -> AdminResponse {
     let message = request.id(0).to_owned();
-    let resending = Messages::of_store(&request.parts.late).resend(&message, clock::unix_time());
+    let resending = request.parts.late.outbox().resend(&message, clock::unix_time());
     if read_ledger("resend a message", resending).await? {
         shown(&ResentView { message })
     } else {

@@ -77,12 +77,15 @@ pub(super) async fn open_feed(
 ) -> Result<Response<ApiBody>, Problem> {
     let place = api.listeners.take_place(owner).ok_or(ProblemCode::Busy)?;
     // Before the read, so that no result falls in between.
-    let feed = api.late.subscribe(owner);
+    let feed = api.late.feed().subscribe(owner);
     let missed = match last {
-        Some(last) => api.late.list_waiting_after(owner, last).await?,
+        Some(last) => api.late.calls().list_waiting_after(owner, last).await?,
         None => Vec::new(),
     };
-    let missed: VecDeque<SettledEvent> = missed.into_iter().map(SettledEvent::from_result).collect();
+    let missed: VecDeque<SettledEvent> = missed
+        .iter()
+        .map(|(name, call)| SettledEvent::from_result(*name, call))
+        .collect();
     let listener = FeedListener {
         feed,
         replayed: missed.iter().map(|settled| settled.name).collect(),

@@ -72,7 +72,7 @@ pub(super) async fn answer_owner(
 async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<ApiBody>, Problem> {
     let view = CallerView {
         owner: api.late.owner_of(owner).to_string(),
-        outstanding: api.late.count_waiting(owner).await?,
+        outstanding: api.late.calls().count_waiting(owner).await?,
     };
     Ok(json_response(StatusCode::OK, &view))
 }
@@ -87,7 +87,7 @@ async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<ApiBody>
 ))]
 async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let ids = request_body::read_call_ids(body)?;
-    let found = api.late.look_up_calls(owner, &ids).await?;
+    let found = api.late.calls().look_up_calls(owner, &ids).await?;
     // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
     let named = ids.iter().zip(&found);
     let rows = named.filter_map(|(id, found)| {
@@ -114,13 +114,17 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     (status = 200, description = "a page of calls", body = CallListView<'_>),
 ))]
 async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> Result<Response<ApiBody>, Problem> {
-    api.late.note_read(owner);
+    api.late.readers().note_read(owner);
     let session = query.session.as_deref();
     let filter = CallFilter {
         is_open: query.state == ListedState::Open,
         session: session.map(|name| session_hash(owner.principal(), name)),
     };
-    let page = api.late.list_calls(owner, filter, query.after, query.limit).await?;
+    let page = api
+        .late
+        .calls()
+        .list_calls(owner, filter, query.after, query.limit)
+        .await?;
     let contents = if query.has_content {
         read_contents(api, owner, &page.rows).await?
     } else {
@@ -147,6 +151,7 @@ async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) ->
     let fitting: Vec<NamedResult> = calls.iter().take_while(fits).cloned().collect();
     let read = api
         .late
+        .calls()
         .read_contents(owner, &fitting, clock::now() + READ_TIMEOUT)
         .await;
     read.map_err(|_| Problem::from_code(ProblemCode::Unavailable))
@@ -164,7 +169,7 @@ async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) ->
         content_type = "text/event-stream", body = String),
 ))]
 async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -> Result<Response<ApiBody>, Problem> {
-    api.late.note_read(owner);
+    api.late.readers().note_read(owner);
     feed::open_feed(api, owner, last).await
 }
 
@@ -177,7 +182,7 @@ async fn follow_feed(api: &LedgerApi, owner: Caller, last: Option<RecordName>) -
 ))]
 async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let name = parse_delivery_id(id).ok_or(ProblemCode::NotFound)?;
-    if api.late.ack_result(owner, name).await? {
+    if api.late.calls().ack_result(owner, name).await? {
         Ok(json_response(StatusCode::OK, &AckedView::ACKED))
     } else {
         Err(ProblemCode::NotFound.into())
@@ -194,7 +199,7 @@ async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Respons
 async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<ApiBody>, Problem> {
     let names = request_body::read_deliveries(body)?;
     // Side by side, so that the ledger stores them together.
-    let acks = names.into_iter().map(|name| api.late.ack_result(owner, name));
+    let acks = names.into_iter().map(|name| api.late.calls().ack_result(owner, name));
     let mut acknowledged = 0;
     for acked in join_all(acks).await {
         acknowledged += usize::from(acked?);
@@ -211,7 +216,7 @@ async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Resp
 ))]
 fn close_session(api: &LedgerApi, owner: Caller, session: &[u8]) -> Response<ApiBody> {
     if let Ok(session) = std::str::from_utf8(session) {
-        api.late.note_session_closed(owner, session);
+        api.late.calls().note_session_closed(owner, session);
         // The path names no format, so the session's main lane of every format is closed.
         let lanes = LaneId::main_lanes(&owner, session);
         let left = lanes.map(|lane| api.sessions.close_lane(lane, clock::now()));

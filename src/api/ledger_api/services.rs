@@ -15,11 +15,7 @@ use crate::{
     auth::{SignedRequest, TokenHash, WebhookKey},
     clock,
     digest::digest_of,
-    late::{
-        HeartbeatOutcome, PostOutcome, WithdrawOutcome,
-        matching::{NamedCall, Service},
-        records::PostRefusal,
-    },
+    late::{HeartbeatOutcome, PostOutcome, Service, WithdrawOutcome, matching::NamedCall, records::PostRefusal},
     telemetry::events::ResultPosted,
     wire::{CONTENT_DEPTH_MAX, json::deeper_than},
 };
@@ -221,7 +217,7 @@ async fn post_result(
     is_error: bool,
     replaces: Option<[u8; 32]>,
 ) -> Result<(&'static str, Response<ApiBody>), Problem> {
-    let posting = api.late.post_result(named, content, is_error, replaces);
+    let posting = api.late.calls().post_result(named, content, is_error, replaces);
     posting.await.map_err(Problem::from).and_then(answer_post)
 }
 
@@ -263,7 +259,7 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<ApiBody>)
     (status = 200, description = "the call waits again", body = WithdrawnView),
 ))]
 async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
-    match api.late.withdraw_result(named).await? {
+    match api.late.calls().withdraw_result(named).await? {
         WithdrawOutcome::Withdrawn => Ok(json_response(StatusCode::OK, &WithdrawnView::OPEN)),
         WithdrawOutcome::Refused => Err(ProblemCode::Conflict.into()),
         WithdrawOutcome::Ambiguous => Err(ProblemCode::AmbiguousCall.into()),
@@ -282,7 +278,7 @@ async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Respo
     (status = 200, description = "the call waits longer", body = ExtendedView),
 ))]
 async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<ApiBody>, Problem> {
-    match api.late.extend_deadline(named).await? {
+    match api.late.calls().extend_deadline(named).await? {
         HeartbeatOutcome::Extended { deadline } => {
             Ok(json_response(StatusCode::OK, &ExtendedView::until(deadline.as_secs())))
         }

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    late::leave_reason::LeaveReason,
+    late::records::LeaveReason,
     ledger::{Moment, RecordKey},
     session::CallEvidence,
 };

@@ -2,22 +2,21 @@
 
 use serde_json::json;
 
-use super::evidence::read_sign;
+use super::{Cancels, evidence::read_sign};
 use crate::{
-    auth::{Caller, Owner, Principal},
+    auth::{Owner, Principal},
     clock::{self, rfc3339_date},
     late::{
-        LateError, LateStore,
-        event_kind::{EventKind, EventSubject},
-        events::Notices,
-        intents::{self, records::IntentRecord, storing},
-        leave_reason::LeaveReason,
+        LateError,
+        changes::LateChange,
         matching,
-        outbox::{OutgoingRecord, Purpose, replace_step},
-        records::{RecordedCall, RecordedCallState},
+        records::{
+            IntentId, IntentRecord, IntentState, LeaveReason, OutgoingRecord, Purpose, RecordedCall, RecordedCallState,
+        },
     },
-    ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
+    ledger::{CommitStep, Moment, Record, RecordKey, RecordKind},
     session::CallEvidence,
+    table::{RecordValue, Stored},
 };
 
 /// The type of the message.
@@ -57,52 +56,57 @@ impl CancelReply {
     }
 }
 
-/// Judges a cancel that is due, and notes that it was requested. Returns `None` if it is not to be sent.
-pub(in crate::late) async fn prepare(
-    late: &LateStore,
-    record: &Record,
-    message: &OutgoingRecord,
-    now: Moment,
-) -> Result<Option<PreparedCancel>, LateError> {
-    let Purpose::Cancel { call, lane, reason } = message.purpose else {
-        return Ok(None);
-    };
-    let principal = Principal::from_bytes(record.key.principal);
-    let call_key = RecordKey::new(RecordKind::Call, principal, call);
-    let found = match find_due_call(late, call_key, lane, (reason, message.made_at), now).await? {
-        DueCall::Found(found) => found,
-        DueCall::Revoked => return Ok(None),
-        DueCall::Ended => {
-            late.0.ledger.commit(vec![record.remove_step()], now).await?;
+impl Cancels {
+    /// Judges a cancel that is due, and notes that it was requested. Returns `None` if it is not to be sent.
+    pub(in crate::late) async fn prepare(
+        &self,
+        record: &Record,
+        message: &OutgoingRecord,
+        now: Moment,
+    ) -> Result<Option<PreparedCancel>, LateError> {
+        let Purpose::Cancel { call, lane, reason } = message.purpose else {
             return Ok(None);
+        };
+        let principal = record.key.owner();
+        let call_key = RecordedCall::key(principal, call);
+        let found = match self
+            .find_due_call(call_key, lane, (reason, message.made_at), now)
+            .await?
+        {
+            DueCall::Found(found) => found,
+            DueCall::Revoked => return Ok(None),
+            DueCall::Ended => {
+                self.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
+                return Ok(None);
+            }
+            DueCall::Alive(lane) => {
+                self.0.parts.ledger.commit(vec![record.remove_step()], now).await?;
+                // Its silence counts anew.
+                let mut watch = self.lock_watch();
+                let times = (clock::now(), message.made_at);
+                drop(watch.hear(&lane, |_| CallEvidence::GoesOn, true, times));
+                drop(watch);
+                self.0.parts.telemetry.record_late_event("cancel_revoked");
+                return Ok(None);
+            }
+        };
+        let intent = self.read_intent(principal, call, &found.value, now).await?;
+        let prepared = PreparedCancel {
+            account: Principal::from_bytes(found.value.account),
+            tool: found.value.tool.clone(),
+            body: self.message_body(principal, &found.value, intent.as_ref(), (reason, message.made_at)),
+        };
+        if found.value.state != RecordedCallState::CancelRequested {
+            self.note_requested((record, message), *found, intent, now).await?;
         }
-        DueCall::Alive(lane) => {
-            late.0.ledger.commit(vec![record.remove_step()], now).await?;
-            // Its silence counts anew.
-            let mut watch = late.0.watched_lanes.lock();
-            let times = (clock::now(), message.made_at);
-            drop(watch.hear(&lane, |_| CallEvidence::GoesOn, true, times));
-            drop(watch);
-            late.0.telemetry.record_late_event("cancel_revoked");
-            return Ok(None);
-        }
-    };
-    let intent = read_intent(late, principal, call, &found.1, now).await?;
-    let prepared = PreparedCancel {
-        account: Principal::from_bytes(found.1.account),
-        tool: found.1.tool.clone(),
-        body: message_body(late, principal, &found.1, intent.as_ref(), (reason, message.made_at)),
-    };
-    if found.1.state != RecordedCallState::CancelRequested {
-        note_requested(late, (record, message), *found, intent, now).await?;
+        Ok(Some(prepared))
     }
-    Ok(Some(prepared))
 }
 
 /// The call of a cancel that is due.
 enum DueCall {
     /// It still waits for a result, and its lane was left.
-    Found(Box<(Record, RecordedCall)>),
+    Found(Box<Stored<RecordedCall>>),
     /// A request has revoked the cancel: the removal of the message is on its way.
     Revoked,
     /// Another process has seen a request of its lane, or a heartbeat of its tool.
@@ -111,211 +115,197 @@ enum DueCall {
     Ended,
 }
 
-/// Finds the call of a cancel. Signs of life after its evidence keep it, unless its owner asked for the cancel.
-async fn find_due_call(
-    late: &LateStore,
-    call_key: RecordKey,
-    lane: Option<[u8; 32]>,
-    (reason, evidence_at): (LeaveReason, Moment),
-    now: Moment,
-) -> Result<DueCall, LateError> {
-    let sign_key = lane.map(|lane| RecordKey {
-        kind: RecordKind::LaneSign,
-        name: lane,
-        ..call_key
-    });
-    let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
-    let mut records = late.0.ledger.read(keys, now).await?.into_iter();
-    let (found, sign) = (records.next().flatten(), records.next().flatten());
-    let found = found.and_then(|record| {
-        let call = RecordedCall::decode(&record.value)?;
-        Some((record, call))
-    });
-    let is_open = |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
-    let Some(found) = found.filter(|(_, call)| is_open(call)) else {
-        return Ok(DueCall::Ended);
-    };
-    // Nothing revokes a cancel that was sent, or that the owner asked for.
-    if let Some(lane) = lane
-        && reason != LeaveReason::Requested
-        && found.1.state != RecordedCallState::CancelRequested
-    {
-        let watch = late.0.watched_lanes.lock();
-        let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
-        let own_sign = watch.own_sign(&lane);
-        drop(watch);
-        if late.0.ledger.is_exclusive() {
-            if is_revoked {
-                return Ok(DueCall::Revoked);
+impl Cancels {
+    /// Finds the call of a cancel. Signs of life after its evidence keep it, unless its owner asked for the cancel.
+    async fn find_due_call(
+        &self,
+        call_key: RecordKey,
+        lane: Option<[u8; 32]>,
+        (reason, evidence_at): (LeaveReason, Moment),
+        now: Moment,
+    ) -> Result<DueCall, LateError> {
+        let sign_key = lane.map(|lane| RecordKey::new(RecordKind::LaneSign, call_key.owner(), lane));
+        let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
+        let mut records = self.0.parts.ledger.read(keys, now).await?.into_iter();
+        let (found, sign) = (records.next().flatten(), records.next().flatten());
+        let found = found.and_then(Stored::<RecordedCall>::from_record);
+        let is_open =
+            |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
+        let Some(found) = found.filter(|call| is_open(&call.value)) else {
+            return Ok(DueCall::Ended);
+        };
+        // Nothing revokes a cancel that was sent, or that the owner asked for.
+        if let Some(lane) = lane
+            && reason != LeaveReason::Requested
+            && found.value.state != RecordedCallState::CancelRequested
+        {
+            let watch = self.lock_watch();
+            let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
+            let own_sign = watch.own_sign(&lane);
+            drop(watch);
+            if self.0.parts.ledger.is_exclusive() {
+                if is_revoked {
+                    return Ok(DueCall::Revoked);
+                }
+            } else if own_sign > evidence_at && is_revoked {
+                // Another process may have stored the evidence, and may be dead: this one removes the cancel.
+                return Ok(DueCall::Alive(lane));
             }
-        } else if own_sign > evidence_at && is_revoked {
-            // Another process may have stored the evidence, and may be dead: this one removes the cancel.
-            return Ok(DueCall::Alive(lane));
+            let judged_until = evidence_at.max(own_sign);
+            let heard_at = sign.and_then(|sign| read_sign(&sign.value));
+            // Of the requests and heartbeats at other processes this one has seen none.
+            let last = heard_at.max(Some(found.value.heartbeat_at)).unwrap_or_default();
+            let is_silent = last.saturating_add(self.0.parts.settings.detach_after) <= now;
+            let is_heard_elsewhere = reason == LeaveReason::Silent && !self.0.parts.ledger.is_exclusive() && !is_silent;
+            if is_heard_elsewhere || heard_at.is_some_and(|heard_at| heard_at > judged_until) {
+                return Ok(DueCall::Alive(lane));
+            }
         }
-        let judged_until = evidence_at.max(own_sign);
-        let heard_at = sign.and_then(|sign| read_sign(&sign.value));
-        // Of the requests and heartbeats at other processes this one has seen none.
-        let last = heard_at.max(Some(found.1.heartbeat_at)).unwrap_or_default();
-        let is_silent = last.saturating_add(late.0.settings.detach_after) <= now;
-        let is_heard_elsewhere = reason == LeaveReason::Silent && !late.0.ledger.is_exclusive() && !is_silent;
-        if is_heard_elsewhere || heard_at.is_some_and(|heard_at| heard_at > judged_until) {
-            return Ok(DueCall::Alive(lane));
-        }
+        Ok(DueCall::Found(Box::new(found)))
     }
-    Ok(DueCall::Found(Box::new(found)))
-}
 
-/// Notes that a cancel was requested, before it is sent: from now on no request revokes it.
-async fn note_requested(
-    late: &LateStore,
-    (record, message): (&Record, &OutgoingRecord),
-    (call_record, mut call): (Record, RecordedCall),
-    intent: Option<storing::StoredIntent>,
-    now: Moment,
-) -> Result<(), LateError> {
-    call.state = RecordedCallState::CancelRequested;
-    let mut steps = vec![late.replace_step(&call_record, &call)];
-    if let Some(intent) = intent.filter(|intent| intent.intent.state == intents::IntentState::Claimed) {
-        let asked = IntentRecord {
-            state: intents::IntentState::CancelRequested,
-            ..intent.intent.clone()
+    /// Notes that a cancel was requested, before it is sent: from now on no request revokes it.
+    async fn note_requested(
+        &self,
+        (record, message): (&Record, &OutgoingRecord),
+        Stored {
+            record: call_record,
+            value: mut call,
+        }: Stored<RecordedCall>,
+        intent: Option<Stored<IntentRecord>>,
+        now: Moment,
+    ) -> Result<(), LateError> {
+        call.state = RecordedCallState::CancelRequested;
+        let mut steps = vec![self.0.parts.calls.replace_step(&call_record, &call)];
+        if let Some(intent) = intent.filter(|intent| intent.value.state == IntentState::Claimed) {
+            let asked = IntentRecord {
+                state: IntentState::CancelRequested,
+                ..intent.value
+            };
+            steps.push(self.0.parts.intents.replace_step(&intent.record, &asked));
+        }
+        let message = OutgoingRecord {
+            give_up_at: call.deadline.max(now),
+            ..message.clone()
         };
-        steps.push(intent.replace_step(&asked));
-    }
-    let message = OutgoingRecord {
-        give_up_at: call.deadline.max(now),
-        ..message.clone()
-    };
-    steps.push(replace_step(record, &message));
-    let owner = (
-        Principal::from_bytes(record.key.principal),
-        Principal::from_bytes(call.account),
-    );
-    let subject = EventSubject::Call(call_record.key.name);
-    let notices = Notices::of_change(late, owner, EventKind::Cancel, subject, (now, now));
-    steps.extend(notices.steps());
-    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
-        return Err(LateError::Busy);
-    }
-    late.0.watched_lanes.lock().make_final(&call_record.key, clock::now());
-    notices.schedule(late, now);
-    late.0.telemetry.record_late_event("cancel_requested");
-    Ok(())
-}
-
-/// Notes the answer of a service, and removes the message.
-pub(in crate::late) async fn note_reply(
-    late: &LateStore,
-    record: &Record,
-    call: [u8; 32],
-    reply: CancelReply,
-    now: Moment,
-) -> Result<bool, LateError> {
-    let principal = Principal::from_bytes(record.key.principal);
-    let call_key = RecordKey::new(RecordKind::Call, principal, call);
-    let mut steps = vec![record.remove_step()];
-    let mut is_end = false;
-    if reply != CancelReply::Accepted {
-        let found = late
-            .0
-            .ledger
-            .read(vec![call_key], now)
-            .await?
-            .into_iter()
-            .flatten()
-            .next();
-        let found = found.and_then(|record| {
-            let call = RecordedCall::decode(&record.value)?;
-            Some((record, call))
-        });
-        // A result that came meanwhile wins.
-        if let Some((record, call)) = found.filter(|(_, call)| matching::is_running(call)) {
-            is_end = true;
-            steps.extend(end_steps(late, &record, call, reply == CancelReply::Refused, now).await?);
+        steps.push(self.0.parts.messages.replace_step(record, &message));
+        let change = LateChange::CancelRequested(call_record.key, &call);
+        steps.extend(self.0.participants.join(change, now).await?.steps);
+        if !self.0.parts.commit(steps, now).await? {
+            return Err(LateError::Busy);
         }
+        self.lock_watch().make_final(&call_record.key, clock::now());
+        self.0.participants.note(change, now);
+        self.0.parts.telemetry.record_late_event("cancel_requested");
+        Ok(())
     }
-    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
-        return Ok(false);
-    }
-    if reply != CancelReply::Accepted {
-        late.0.watched_lanes.remove_call(&call_key);
-    }
-    if is_end {
-        count_end(late, reply == CancelReply::Refused);
-    }
-    Ok(true)
-}
 
-/// Returns the steps that end a call as cancelled, or note that its tool goes on, with those of its intent.
-pub(super) async fn end_steps(
-    late: &LateStore,
-    record: &Record,
-    mut call: RecordedCall,
-    is_refused: bool,
-    now: Moment,
-) -> Result<Vec<CommitStep>, LateError> {
-    let principal = Principal::from_bytes(record.key.principal);
-    let intent = read_intent(late, principal, record.key.name, &call, now).await?;
-    let (state, intent_state) = if is_refused {
-        (RecordedCallState::CancelRefused, intents::IntentState::CancelRefused)
-    } else {
-        (RecordedCallState::Cancelled, intents::IntentState::Cancelled)
-    };
-    call.state = state;
-    let mut steps = vec![late.replace_step(record, &call)];
-    if let Some(intent) = intent.filter(|intent| intent.intent.state.is_in_flight()) {
-        let ended = IntentRecord {
-            state: intent_state,
-            ..intent.intent.clone()
+    /// Notes the answer of a service, and removes the message.
+    pub(in crate::late) async fn note_reply(
+        &self,
+        record: &Record,
+        call: [u8; 32],
+        reply: CancelReply,
+        now: Moment,
+    ) -> Result<bool, LateError> {
+        let principal = record.key.owner();
+        let call_key = RecordedCall::key(principal, call);
+        let mut steps = vec![record.remove_step()];
+        let mut is_end = false;
+        if reply != CancelReply::Accepted {
+            let found = self.0.parts.calls.read(call_key, now).await?;
+            // A result that came meanwhile wins.
+            if let Some(found) = found.filter(|call| matching::is_running(&call.value)) {
+                is_end = true;
+                steps.extend(
+                    self.end_steps(&found.record, found.value, reply == CancelReply::Refused, now)
+                        .await?,
+                );
+            }
+        }
+        if !self.0.parts.commit(steps, now).await? {
+            return Ok(false);
+        }
+        if reply != CancelReply::Accepted {
+            self.lock_watch().remove_call(&call_key);
+        }
+        if is_end {
+            self.count_end(reply == CancelReply::Refused);
+        }
+        Ok(true)
+    }
+
+    /// Returns the steps that end a call as cancelled, or note that its tool goes on, with those of its intent.
+    pub(super) async fn end_steps(
+        &self,
+        record: &Record,
+        mut call: RecordedCall,
+        is_refused: bool,
+        now: Moment,
+    ) -> Result<Vec<CommitStep>, LateError> {
+        let principal = record.key.owner();
+        let intent = self.read_intent(principal, record.key.name, &call, now).await?;
+        let (state, intent_state) = if is_refused {
+            (RecordedCallState::CancelRefused, IntentState::CancelRefused)
+        } else {
+            (RecordedCallState::Cancelled, IntentState::Cancelled)
         };
-        steps.push(intent.replace_step(&ended));
-    }
-    Ok(steps)
-}
-
-/// Counts the end of a cancel.
-pub(super) fn count_end(late: &LateStore, is_refused: bool) {
-    let event = if is_refused { "cancel_refused" } else { "undone" };
-    late.0.telemetry.record_late_event(event);
-}
-
-/// Reads the intent that is claimed for a call.
-async fn read_intent(
-    late: &LateStore,
-    principal: Principal,
-    name: [u8; 32],
-    call: &RecordedCall,
-    now: Moment,
-) -> Result<Option<storing::StoredIntent>, LateError> {
-    let Some(intent) = intents::intent_of_call(late, principal, name, call) else {
-        return Ok(None);
-    };
-    let key = storing::intent_key(*principal.as_bytes(), intent);
-    let stored = storing::read_intent(late, key, now).await?;
-    Ok(stored.filter(|stored| stored.intent.run.call == Some(name)))
-}
-
-/// Returns the body: ids, and nothing of the conversation.
-fn message_body(
-    late: &LateStore,
-    principal: Principal,
-    call: &RecordedCall,
-    intent: Option<&storing::StoredIntent>,
-    (reason, made_at): (LeaveReason, Moment),
-) -> String {
-    let owner: Owner = late.owner_of(Caller::of_account(principal));
-    json!({
-        "type": MESSAGE_TYPE,
-        "timestamp": rfc3339_date(made_at),
-        "data": {
-            "call_id": String::from_utf8_lossy(&call.id),
-            "owner": owner.to_string(),
-            "tool": String::from_utf8_lossy(&call.tool),
-            "session": call.session_label,
-            "intent": intent.map(|intent| intent.id().to_string()),
-            "reason": reason.label(),
-            "opened_at": rfc3339_date(call.opened_at),
+        call.state = state;
+        let mut steps = vec![self.0.parts.calls.replace_step(record, &call)];
+        if let Some(intent) = intent.filter(|intent| intent.value.state.is_in_flight()) {
+            let ended = IntentRecord {
+                state: intent_state,
+                ..intent.value
+            };
+            steps.push(self.0.parts.intents.replace_step(&intent.record, &ended));
         }
-    })
-    .to_string()
+        Ok(steps)
+    }
+
+    /// Counts the end of a cancel.
+    pub(super) fn count_end(&self, is_refused: bool) {
+        let event = if is_refused { "cancel_refused" } else { "undone" };
+        self.0.parts.telemetry.record_late_event(event);
+    }
+
+    /// Reads the intent that is claimed for a call.
+    async fn read_intent(
+        &self,
+        principal: Principal,
+        name: [u8; 32],
+        call: &RecordedCall,
+        now: Moment,
+    ) -> Result<Option<Stored<IntentRecord>>, LateError> {
+        let Some(intent) = self.0.parts.intent_of_call(principal, name, call) else {
+            return Ok(None);
+        };
+        let key = IntentRecord::key(principal, intent);
+        let stored = self.0.parts.intents.read(key, now).await?;
+        Ok(stored.filter(|stored| stored.value.run.call == Some(name)))
+    }
+
+    /// Returns the body: ids, and nothing of the conversation.
+    fn message_body(
+        &self,
+        principal: Principal,
+        call: &RecordedCall,
+        intent: Option<&Stored<IntentRecord>>,
+        (reason, made_at): (LeaveReason, Moment),
+    ) -> String {
+        let owner: Owner = self.0.parts.owner_of(principal);
+        json!({
+            "type": MESSAGE_TYPE,
+            "timestamp": rfc3339_date(made_at),
+            "data": {
+                "call_id": String::from_utf8_lossy(&call.id),
+                "owner": owner.to_string(),
+                "tool": String::from_utf8_lossy(&call.tool),
+                "session": call.session_label,
+                "intent": intent.map(|intent| IntentId::of_key(&intent.record.key).to_string()),
+                "reason": reason.label(),
+                "opened_at": rfc3339_date(call.opened_at),
+            }
+        })
+        .to_string()
+    }
 }

@@ -3,17 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::{
-    auth::{Caller, Principal},
+    auth::Principal,
     clock::rfc3339_date,
     late::{
-        LateError, LateStore,
-        event_kind::{EventKind, EventSubject},
-        intents::{IntentId, IntentState, rules, storing},
-        matching,
-        records::RecordedCall,
+        LateError, matching,
+        parts::LateParts,
+        records::{EventKind, EventSubject, IntentId, IntentRecord, IntentState, RecordedCall, intent_rules},
         webhook::Webhook,
     },
-    ledger::{Moment, Record, RecordKey, RecordKind},
+    ledger::Moment,
+    table::RecordValue,
 };
 
 /// The judgement on an event that is due.
@@ -28,7 +27,7 @@ pub(in crate::late) enum JudgedEvent {
 
 /// Judges an event of a principal.
 pub(in crate::late) async fn judge(
-    late: &LateStore,
+    parts: &LateParts,
     principal: Principal,
     webhook: &Webhook,
     (kind, subject, made_at): (EventKind, EventSubject, Moment),
@@ -36,10 +35,10 @@ pub(in crate::late) async fn judge(
 ) -> Result<JudgedEvent, LateError> {
     let (data, account, happened_at) = match subject {
         EventSubject::Call(name) => {
-            let key = RecordKey::new(RecordKind::Call, principal, name);
-            let Some(call) = read_call(late, key, now).await? else {
+            let Some(call) = parts.calls.read(RecordedCall::key(principal, name), now).await? else {
                 return Ok(JudgedEvent::Untrue);
             };
+            let call = call.value;
             if kind == EventKind::Expired {
                 if !matching::is_running(&call) {
                     return Ok(JudgedEvent::Untrue);
@@ -50,7 +49,7 @@ pub(in crate::late) async fn judge(
                 }
             }
             let content = if webhook.has_content && kind == EventKind::Settled {
-                late.posted_content(principal, name, now).await?
+                parts.posted_content(principal, name, now).await?
             } else {
                 None
             };
@@ -59,27 +58,27 @@ pub(in crate::late) async fn judge(
                 (EventKind::Settled, Some(posted)) => posted.posted_at,
                 _ => made_at,
             };
-            let data = with_content(&of_call(late, principal, &call), content);
+            let data = with_content(&of_call(parts, principal, &call), content);
             (data, call.account, happened_at)
         }
         EventSubject::Intent(name) => {
-            let stored = storing::read_intent(late, storing::intent_key(*principal.as_bytes(), name), now).await?;
-            let Some(stored) = stored else {
+            let key = IntentRecord::key(principal, name);
+            let Some(stored) = parts.intents.read(key, now).await? else {
                 return Ok(JudgedEvent::Untrue);
             };
-            match rules::state_at(&stored.intent, now) {
+            match intent_rules::state_at(&stored.value, now) {
                 IntentState::Unknown => {}
-                state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.intent.run.lease_until)),
+                state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.value.run.lease_until)),
                 _ => return Ok(JudgedEvent::Untrue),
             }
             let data = json!({
-                "intent": IntentId::of_record(principal.as_bytes(), &name).to_string(),
-                "owner": late.owner_of(Caller::of_account(principal)).to_string(),
-                "tool": String::from_utf8_lossy(&stored.intent.tool),
-                "service": stored.intent.run.service,
-                "since": rfc3339_date(stored.intent.run.claimed_at),
+                "intent": IntentId::of_key(&key).to_string(),
+                "owner": parts.owner_of(principal).to_string(),
+                "tool": String::from_utf8_lossy(&stored.value.tool),
+                "service": stored.value.run.service,
+                "since": rfc3339_date(stored.value.run.claimed_at),
             });
-            (data.to_string(), stored.intent.account, stored.intent.run.lease_until)
+            (data.to_string(), stored.value.account, stored.value.run.lease_until)
         }
     };
     // The configuration may have changed since the event was stored.
@@ -106,11 +105,11 @@ fn with_content(object: &Value, content: Option<String>) -> String {
 }
 
 /// Returns what a message says of a call, without its content.
-fn of_call(late: &LateStore, principal: Principal, call: &RecordedCall) -> Value {
+fn of_call(parts: &LateParts, principal: Principal, call: &RecordedCall) -> Value {
     let posted = call.posted.as_ref();
     json!({
         "call_id": String::from_utf8_lossy(&call.id),
-        "owner": late.owner_of(Caller::of_account(principal)).to_string(),
+        "owner": parts.owner_of(principal).to_string(),
         "tool": String::from_utf8_lossy(&call.tool),
         "session": call.session_label,
         "state": call.state.label(),
@@ -119,9 +118,4 @@ fn of_call(late: &LateStore, principal: Principal, call: &RecordedCall) -> Value
         "is_error": posted.map(|posted| posted.failed),
         "bytes": posted.map(|posted| posted.content.byte_len()),
     })
-}
-
-async fn read_call(late: &LateStore, key: RecordKey, now: Moment) -> Result<Option<RecordedCall>, LateError> {
-    let record: Option<Record> = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
-    Ok(record.and_then(|record| RecordedCall::decode(&record.value)))
 }

@@ -7,34 +7,79 @@ mod messages;
 
 pub(super) use messages::{JudgedEvent, judge};
 
+use std::{future::ready, sync::Arc};
+
 use super::{
-    LateStore,
-    event_kind::{EventKind, EventSubject},
-    outbox::{self, OutgoingRecord, Purpose},
+    changes::{ChangeParticipant, JoinedSteps, Joining, LateChange},
+    outbox::{Outbox, time_until},
+    parts::LateParts,
+    records::{EventKind, EventSubject, OutgoingRecord, Purpose, RecordedCall},
     webhook::{GIVE_UP, Webhook},
 };
 use crate::{
-    auth::Principal,
+    auth::{Principal, PrincipalHash},
     digest::digest_of,
-    ledger::{CommitStep, Moment, RecordKey, RecordName},
+    ledger::{Moment, RecordKey},
+    repair::Tier,
+    table::RecordValue,
 };
 
-/// Events that are stored in one commit with their change, and scheduled after it.
-#[derive(Debug, Default)]
-pub(super) struct Notices(Vec<(RecordKey, OutgoingRecord)>);
+/// The events of changes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Events {
+    parts: Arc<LateParts>,
+    outbox: Outbox,
+}
 
-impl Notices {
-    /// Returns the events of one change, one for each webhook of the caller. They are due at `due_at`.
-    pub(super) fn of_change(
-        late: &LateStore,
-        (principal, account): (Principal, Principal),
-        kind: EventKind,
-        subject: EventSubject,
-        (due_at, now): (Moment, Moment),
-    ) -> Self {
-        let webhooks = late.0.webhooks.iter().filter(|webhook| webhook.reaches(account));
+/// An event of a change, with its key.
+type WebhookNotice = (RecordKey, OutgoingRecord);
+
+impl Events {
+    /// Creates the events, whose messages go into `outbox`.
+    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox) -> Self {
+        Self {
+            parts: Arc::clone(parts),
+            outbox: outbox.clone(),
+        }
+    }
+
+    /// Returns the webhooks that get the events of an account.
+    fn webhooks_of(&self, account: PrincipalHash) -> impl Iterator<Item = &Webhook> {
+        let account = Principal::from_bytes(account);
+        self.parts
+            .webhooks
+            .iter()
+            .filter(move |webhook| webhook.reaches(account))
+    }
+
+    /// Returns the events of one change, one for each webhook of the caller.
+    fn notices(&self, change: LateChange<'_>, now: Moment) -> Vec<WebhookNotice> {
+        let of_call = |key: RecordKey, call: &RecordedCall, kind, due_at| {
+            Some((key, call.account, kind, EventSubject::Call(key.name), due_at))
+        };
+        let event = match change {
+            LateChange::Opened(key, call) => of_call(key, call, EventKind::Expired, call.deadline),
+            LateChange::Settled(key, call) | LateChange::Corrected(key, call) => {
+                of_call(key, call, EventKind::Settled, now)
+            }
+            LateChange::Conflict(key, call) => of_call(key, call, EventKind::Conflict, now),
+            LateChange::CancelRequested(key, call) => of_call(key, call, EventKind::Cancel, now),
+            LateChange::Claimed(key, intent) => {
+                let about = EventSubject::Intent(key.name);
+                // True only if the holder disappears.
+                let event = (key, intent.account, EventKind::Unknown, about, intent.run.lease_until);
+                (intent.tier == Tier::OneWay).then_some(event)
+            }
+            LateChange::Withdrawn(..)
+            | LateChange::Answered(..)
+            | LateChange::Heartbeat(_)
+            | LateChange::SessionClosed(_) => None,
+        };
+        let Some((key, account, kind, subject, due_at)) = event else {
+            return Vec::new();
+        };
         let notice = |webhook: &Webhook| {
-            let key = event_key(principal, webhook, (kind, subject), now);
+            let key = event_key(key.owner(), webhook, (kind, subject), now);
             let message = OutgoingRecord {
                 purpose: Purpose::Event {
                     webhook: webhook.name.clone(),
@@ -49,37 +94,49 @@ impl Notices {
             };
             (key, message)
         };
-        Self(webhooks.map(notice).collect())
+        self.webhooks_of(account).map(notice).collect()
     }
 
     /// Queues the removal of events that a call has no more: it has ended in time.
-    pub(super) fn forget_deadline(late: &LateStore, (principal, account): (Principal, Principal), call: RecordName) {
-        for webhook in late.0.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
-            let event = (EventKind::Expired, EventSubject::Call(call));
-            let key = event_key(principal, webhook, event, Moment::ZERO);
-            late.0.outbox.queue_change(key, None);
+    fn forget_deadline(&self, call_key: RecordKey, call: &RecordedCall) {
+        for webhook in self.webhooks_of(call.account) {
+            let event = (EventKind::Expired, EventSubject::Call(call_key.name));
+            let key = event_key(call_key.owner(), webhook, event, Moment::ZERO);
+            self.outbox.queue_change(key, None);
         }
     }
+}
 
-    /// Returns the steps that store the events.
-    pub(super) fn steps(&self) -> impl Iterator<Item = CommitStep> + '_ {
-        self.0.iter().map(|(key, message)| outbox::insert_step(*key, message))
+impl ChangeParticipant for Events {
+    fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
+        let notices = match change {
+            LateChange::Settled(..)
+            | LateChange::Corrected(..)
+            | LateChange::CancelRequested(..)
+            | LateChange::Claimed(..) => self.notices(change, now),
+            // These are queued, if there are any.
+            _ => Vec::new(),
+        };
+        let step = |(key, message): WebhookNotice| self.parts.messages.insert_step(key, &message, now);
+        let steps = notices.into_iter().map(step).collect();
+        Box::pin(ready(Ok(JoinedSteps {
+            steps,
+            ..JoinedSteps::default()
+        })))
     }
 
-    /// Schedules the events, once they are stored.
-    pub(super) fn schedule(&self, late: &LateStore, now: Moment) {
-        for (key, message) in &self.0 {
-            late.0
-                .outbox
-                .due()
-                .schedule(*key, outbox::time_until(message.due_at, now));
+    fn note(&self, change: LateChange<'_>, now: Moment) {
+        for (key, message) in self.notices(change, now) {
+            if matches!(change, LateChange::Opened(..) | LateChange::Conflict(..)) {
+                self.outbox.queue_change(key, Some(message));
+            } else {
+                self.outbox.due().schedule(key, time_until(message.due_at, now));
+            }
         }
-    }
-
-    /// Queues the events for the background writer.
-    pub(super) fn queue(self, late: &LateStore) {
-        for (key, message) in self.0 {
-            late.0.outbox.queue_change(key, Some(message));
+        if let LateChange::Settled(key, call) | LateChange::Corrected(key, call) | LateChange::Answered(key, call) =
+            change
+        {
+            self.forget_deadline(key, call);
         }
     }
 }
@@ -103,5 +160,5 @@ fn event_key(
         subject.name(),
         &made_at.as_nanos().to_le_bytes(),
     ];
-    outbox::message_key(principal, digest_of(parts))
+    OutgoingRecord::key(principal, digest_of(parts))
 }

@@ -1,9 +1,8 @@
 //! Holders of intents: tool services, and callers that run a tool themselves.
 
-use super::records::IntentRecord;
 use crate::{
     auth::{Caller, Principal},
-    late::matching::Service,
+    late::{records::IntentRecord, service::Service},
 };
 
 /// The name under which records show a caller that runs a tool itself.

@@ -1,23 +1,66 @@
 //! Intents: each stands for one side effect, whichever conversation or process asks for it.
 //!
 //! The name of an intent comes from the caller, the user, the tool and the canonical input, so that a user who starts
-//! over leads to the same intent. This folder has the records, the rules and the changes that belong to those of a call;
-//! `claims` has the operations of holders and operators.
+//! over leads to the same intent. Holders ask if their tool may run, and report its end; operators resolve unknown
+//! outcomes. A claim is granted to one holder at a time, and is durable before the holder learns of it. Without a durable
+//! ledger nothing is granted.
 
 mod canonical_input;
+mod claiming;
+mod earlier_runs;
 mod holder;
-mod names;
+mod holding;
 mod of_calls;
-pub(super) mod records;
-pub(super) mod rules;
-mod scope;
-pub(super) mod storing;
+mod operators;
+mod replaying;
+mod storing;
 
+pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
+pub use earlier_runs::EarlierRun;
 pub use holder::Holder;
-pub use names::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, IntentId, IntentIdParseError, IntentScope};
-pub use records::IntentState;
+pub use holding::{HeldIntent, HolderOutcome, IntentView};
+pub(super) use of_calls::IntentsOfCalls;
+pub use operators::{ListedIntent, Resolution, ResolveOutcome};
+pub use replaying::ReplayedResult;
 
-pub(super) use canonical_input::input_digest;
-pub(super) use names::{IntentSubject, idempotency_key, intent_name};
-pub(super) use of_calls::{intent_of_call, reopen_with_call, settle_with_call};
-pub(super) use scope::{is_strong_user, scope_of_call};
+use std::sync::Arc;
+
+use self::canonical_input::input_digest;
+use super::{calls::Calls, changes::Participants, parts::LateParts, readers::Readers};
+use crate::auth::Caller;
+
+/// The intents. Every method judges leases and windows as of `now`.
+pub struct Intents {
+    parts: Arc<LateParts>,
+    calls: Calls,
+    readers: Readers,
+    /// The features that take part in changes of intents, and in heartbeats of their calls.
+    participants: Participants,
+}
+
+impl Intents {
+    /// Creates the intents of `calls`, and of holders without a call.
+    pub(super) fn new(parts: &Arc<LateParts>, calls: &Calls, readers: &Readers, participants: Participants) -> Self {
+        Self {
+            parts: Arc::clone(parts),
+            calls: calls.clone(),
+            readers: readers.clone(),
+            participants,
+        }
+    }
+
+    /// Returns `true` if intents can be claimed: the ledger survives a restart.
+    pub fn is_durable(&self) -> bool {
+        self.parts.ledger.survives_restart()
+    }
+
+    /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
+    pub fn may_claim(&self, caller: Caller) -> bool {
+        self.parts.is_strong_user(caller.principal(), caller.account())
+    }
+
+    /// Returns the digest of a call's input, by which its intent is named.
+    pub fn input_digest(&self, tool: &[u8], input: &[u8]) -> [u8; 32] {
+        input_digest(input, &self.parts.settings.tool_settings(tool).ignore_input)
+    }
+}

@@ -1,72 +1,54 @@
 //! The intent of a recorded call: a result of the call settles it too.
 
-use super::{
-    names::{self, IntentSubject},
-    records::{ContentPlace, IntentRecord, IntentRun, IntentState},
-    rules,
-    scope::scope_of_call,
-    storing,
-};
+use std::sync::Arc;
+
 use crate::{
-    auth::Principal,
     late::{
-        LateError, LateStore,
-        records::{PostedResult, RecordedCall},
-        settings::IntentUse,
+        LateError,
+        changes::{ChangeParticipant, JoinedSteps, Joining, LateChange},
+        parts::LateParts,
+        records::{ContentPlace, IntentRecord, IntentRun, IntentState, RecordedCall, intent_rules},
     },
-    ledger::{CommitStep, Moment, RecordKey, RecordName},
+    ledger::{Moment, RecordKey},
+    table::RecordValue,
 };
 
-/// The change of an intent that belongs to the change of its call.
-#[derive(Debug, Default)]
-pub(in crate::late) struct IntentChange {
-    /// The step for the commit of the call.
-    pub(in crate::late) step: Option<CommitStep>,
-    /// The time until which the call's content is replayed.
-    pub(in crate::late) content_until: Moment,
+/// The intents as a part of the changes of calls.
+pub(in crate::late) struct IntentsOfCalls(pub(in crate::late) Arc<LateParts>);
+
+impl ChangeParticipant for IntentsOfCalls {
+    fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
+        Box::pin(async move {
+            match change {
+                LateChange::Settled(key, call) | LateChange::Corrected(key, call) => {
+                    settle_with_call(&self.0, key, call, now).await
+                }
+                LateChange::Withdrawn(key, call) => reopen_with_call(&self.0, key, call, now).await,
+                // The other changes leave the intent as it is, or write it themselves.
+                _ => Ok(JoinedSteps::default()),
+            }
+        })
+    }
 }
 
-/// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
-pub(in crate::late) fn intent_of_call(
-    late: &LateStore,
-    principal: Principal,
-    name: RecordName,
-    call: &RecordedCall,
-) -> Option<RecordName> {
-    if call.intent.is_some() {
-        return call.intent;
-    }
-    // Without a claim only tools that are configured for it have intents.
-    if late.0.settings.tool_settings(&call.tool).intent == IntentUse::Off {
-        return None;
-    }
-    let (_, session) = scope_of_call(late, principal, name, call);
-    let input = call.intent_input.as_ref()?;
-    Some(names::intent_name(
-        session.as_ref(),
-        &call.tool,
-        IntentSubject::Input(input),
-    ))
-}
-
-/// Returns the change that settles the intent of a call whose result is `posted`.
-pub(in crate::late) async fn settle_with_call(
-    late: &LateStore,
+/// Returns the change that settles the intent of a call with a result.
+async fn settle_with_call(
+    parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
-    posted: &PostedResult,
     now: Moment,
-) -> Result<IntentChange, LateError> {
-    let principal = Principal::from_bytes(call_key.principal);
-    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
-        return Ok(IntentChange::default());
+) -> Result<JoinedSteps, LateError> {
+    let principal = call_key.owner();
+    let name = parts.intent_of_call(principal, call_key.name, call);
+    let Some((name, posted)) = name.zip(call.posted.as_ref()) else {
+        return Ok(JoinedSteps::default());
     };
-    let key = storing::intent_key(call_key.principal, name);
-    let (step, settled) = if let Some(stored) = storing::read_intent(late, key, now).await? {
-        if !rules::is_settled_by(&stored.intent, &call_key.name, posted.failed, now) {
-            return Ok(IntentChange::default());
+    let key = IntentRecord::key(principal, name);
+    let (step, settled) = if let Some(stored) = parts.intents.read(key, now).await? {
+        if !intent_rules::is_settled_by(&stored.value, &call_key.name, posted.failed, now) {
+            return Ok(JoinedSteps::default());
         }
-        let mut intent = stored.intent.clone();
+        let mut intent = stored.value.clone();
         if intent.run.call != Some(call_key.name) {
             // The holder of an earlier run has no part in this one.
             intent.run = IntentRun {
@@ -75,31 +57,31 @@ pub(in crate::late) async fn settle_with_call(
             };
         }
         intent.settle_by_call(call_key.name, posted);
-        (stored.replace_step(&intent), intent)
+        (parts.intents.replace_step(&stored.record, &intent), intent)
     } else {
-        let Some(mut intent) = unclaimed_intent(late, call_key, call) else {
-            return Ok(IntentChange::default());
+        let Some(mut intent) = unclaimed_intent(parts, call_key, call) else {
+            return Ok(JoinedSteps::default());
         };
         intent.settle_by_call(call_key.name, posted);
-        (storing::insert_step(key, &intent), intent)
+        (parts.intents.insert_step(key, &intent, now), intent)
     };
-    Ok(IntentChange {
-        step: Some(step),
-        content_until: rules::retained_until(&settled),
+    Ok(JoinedSteps {
+        steps: vec![step],
+        content_until: intent_rules::retained_until(&settled),
     })
 }
 
 /// Returns the intent of a call that no holder has claimed. `None` if the input is not known.
-fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
-    let settings = late.0.settings.tool_settings(&call.tool);
-    let principal = Principal::from_bytes(call_key.principal);
+fn unclaimed_intent(parts: &LateParts, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
+    let settings = parts.settings.tool_settings(&call.tool);
+    let principal = call_key.owner();
     Some(IntentRecord {
         account: call.account,
         tool: call.tool.clone(),
         tier: call.tier,
-        scope: scope_of_call(late, principal, call_key.name, call).0,
+        scope: parts.scope_of_call(principal, call_key.name, call).0,
         input: call.intent_input?,
-        window_seconds: rules::tool_window(settings, call.tier).as_secs(),
+        window_seconds: intent_rules::tool_window(settings, call.tier).as_secs(),
         state: IntentState::Settled,
         run: IntentRun::of_call(call_key.name),
         result: None,
@@ -107,21 +89,21 @@ fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) 
 }
 
 /// Returns the change that takes back the settle of a call whose result is withdrawn: its holder goes on.
-pub(in crate::late) async fn reopen_with_call(
-    late: &LateStore,
+async fn reopen_with_call(
+    parts: &LateParts,
     call_key: RecordKey,
     call: &RecordedCall,
     now: Moment,
-) -> Result<Option<CommitStep>, LateError> {
-    let principal = Principal::from_bytes(call_key.principal);
-    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
-        return Ok(None);
+) -> Result<JoinedSteps, LateError> {
+    let principal = call_key.owner();
+    let Some(name) = parts.intent_of_call(principal, call_key.name, call) else {
+        return Ok(JoinedSteps::default());
     };
-    let stored = storing::read_intent(late, storing::intent_key(call_key.principal, name), now).await?;
-    Ok(stored.and_then(|stored| {
+    let stored = parts.intents.read(IntentRecord::key(principal, name), now).await?;
+    let step = stored.and_then(|stored| {
         let is_of_call = |place: &ContentPlace| *place == ContentPlace::Call(call_key.name);
         if !stored
-            .intent
+            .value
             .result
             .as_ref()
             .is_some_and(|result| is_of_call(&result.place))
@@ -129,11 +111,15 @@ pub(in crate::late) async fn reopen_with_call(
             return None;
         }
         // Nobody has claimed it.
-        if stored.intent.run.lease_seconds == 0 {
+        if stored.value.run.lease_seconds == 0 {
             return Some(stored.record.remove_step());
         }
-        let mut intent = stored.intent.clone();
-        rules::reopen(&mut intent, now);
-        Some(stored.replace_step(&intent))
-    }))
+        let mut intent = stored.value.clone();
+        intent_rules::reopen(&mut intent, now);
+        Some(parts.intents.replace_step(&stored.record, &intent))
+    });
+    Ok(JoinedSteps {
+        steps: step.into_iter().collect(),
+        ..JoinedSteps::default()
+    })
 }

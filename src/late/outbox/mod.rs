@@ -4,26 +4,20 @@
 //! messages. `cancels` decides what they say.
 
 mod due_queue;
+mod message_list;
 mod receiver_loads;
-mod records;
 
 pub(super) use due_queue::{DueMessage, DueQueue};
-pub use records::{OutgoingRecord, Purpose};
+pub use message_list::ListedMessage;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    LateError,
-    update::{LateUpdate, queue_update},
-};
+use super::{LateError, parts::LateParts, records::OutgoingRecord, update::LateUpdate};
 use crate::{
-    auth::Principal,
     clock,
-    digest::digest_of,
-    ledger::{CommitStep, Index, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
-    table::TableParts,
-    telemetry::Telemetry,
-    writer::{Subject, Writer},
+    ledger::{Moment, Record, RecordKey, RecordKind, update_records},
+    table::Stored,
+    writer::Subject,
 };
 
 /// The pause after the first failed try of a message. Each further one doubles it.
@@ -31,31 +25,22 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// Returns the key of a message. `name` tells the messages of a principal apart.
-pub(super) const fn message_key(principal: Principal, name: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::Outgoing, principal, name)
-}
-
 /// The messages that are to be sent: their records, and the order in which they are due. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Outbox(Arc<OutboxState>);
+pub struct Outbox(Arc<OutboxState>);
 
 /// The state of the outbox.
 #[derive(Debug)]
 pub(super) struct OutboxState {
-    ledger: Arc<dyn Ledger>,
-    writer: Writer,
-    telemetry: Telemetry,
+    parts: Arc<LateParts>,
     due: DueQueue,
 }
 
 impl Outbox {
     /// Creates the outbox over the ledger of `parts`. It knows no message until they are read.
-    pub(super) fn new(parts: &TableParts, telemetry: Telemetry) -> Self {
+    pub(super) fn new(parts: &Arc<LateParts>) -> Self {
         Self(Arc::new(OutboxState {
-            ledger: Arc::clone(parts.ledger()),
-            writer: parts.writer().clone(),
-            telemetry,
+            parts: Arc::clone(parts),
             due: DueQueue::default(),
         }))
     }
@@ -68,15 +53,16 @@ impl Outbox {
     /// Queues the storing of a message, or its removal. Does not wait.
     pub(super) fn queue_change(&self, key: RecordKey, message: Option<OutgoingRecord>) {
         let change = MessageChange { key, message };
-        queue_update(&self.0.writer, &self.0.telemetry, &self.0, change);
+        self.0.parts.queue_update(&self.0, change);
     }
 
     /// Stores a message in place of an earlier one of its name, and schedules it.
     pub(super) async fn store_message(&self, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
-        update_records(&*self.0.ledger, [key], |[existing], now| {
+        update_records(&*self.0.parts.ledger, [key], |[existing], now| {
+            let messages = &self.0.parts.messages;
             let step = match existing {
-                Some(record) => replace_step(&record, message),
-                None => insert_step(key, message),
+                Some(record) => messages.replace_step(&record, message),
+                None => messages.insert_step(key, message, now),
             };
             (vec![step], now)
         })
@@ -87,7 +73,7 @@ impl Outbox {
     /// Removes a message, whatever it says. Returns `true` if there was one.
     pub(super) async fn remove_message(&self, key: RecordKey) -> Result<bool, LateError> {
         self.due().remove(&key);
-        update_records(&*self.0.ledger, [key], |[stored], _| {
+        update_records(&*self.0.parts.ledger, [key], |[stored], _| {
             (stored.iter().map(Record::remove_step).collect(), stored.is_some())
         })
         .await
@@ -95,30 +81,14 @@ impl Outbox {
 
     /// Returns every stored message that is still to be sent.
     pub(super) async fn waiting_messages(&self) -> Result<Vec<(RecordKey, OutgoingRecord)>, LateError> {
-        let (ledger, now) = (&self.0.ledger, clock::unix_time());
-        let (mut waiting, mut after) = (Vec::new(), None);
-        loop {
-            let principals = ledger.list_principals(RecordKind::Outgoing, after, ROWS_MAX).await?;
-            let Some(last) = principals.last() else {
-                return Ok(waiting);
-            };
-            after = Some(*last);
-            for principal in &principals {
-                let mut place = 0;
-                loop {
-                    let page = ledger
-                        .list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now)
-                        .await?;
-                    let Some((last, _)) = page.last() else { break };
-                    place = *last;
-                    let decoded = page.iter().filter_map(|(_, record)| {
-                        let message = OutgoingRecord::decode(&record.value)?;
-                        Some((record.key, message))
-                    });
-                    waiting.extend(decoded.filter(|(_, message)| !message.is_dead));
-                }
+        let mut waiting = Vec::new();
+        let take = |message: Stored<OutgoingRecord>| {
+            if !message.value.is_dead {
+                waiting.push((message.record.key, message.value));
             }
-        }
+        };
+        self.0.parts.messages.read_everyone(clock::unix_time(), take).await?;
+        Ok(waiting)
     }
 }
 
@@ -150,42 +120,6 @@ impl LateUpdate for MessageChange {
             Some(message) => outbox.store_message(self.key, message).await.map(|()| true),
             None => outbox.remove_message(self.key).await,
         }
-    }
-}
-
-/// Builds the step that inserts a message.
-pub(super) fn insert_step(key: RecordKey, message: &OutgoingRecord) -> CommitStep {
-    CommitStep::Insert {
-        key,
-        index: Some(message_index(&key)),
-        value: message.encode(),
-        expires_at: message.retained_until(),
-    }
-}
-
-/// Returns the id of a message: the same for every try, and for no other message.
-pub(super) fn message_id(key: &RecordKey, made_at: Moment) -> String {
-    format!(
-        "msg_{:032x}_{}",
-        u128::from_be_bytes(message_index(key)),
-        made_at.as_nanos()
-    )
-}
-
-/// Returns the index under which operators find a message.
-pub(super) fn message_index(key: &RecordKey) -> Index {
-    let hash = digest_of([&b"message"[..], &key.principal, &key.name]);
-    let (half, _) = hash.split_at(16);
-    half.try_into().unwrap_or_default()
-}
-
-/// Builds the step that replaces a message.
-pub(super) fn replace_step(record: &Record, message: &OutgoingRecord) -> CommitStep {
-    CommitStep::Replace {
-        key: record.key,
-        version: record.version,
-        value: message.encode(),
-        expires_at: message.retained_until(),
     }
 }
 

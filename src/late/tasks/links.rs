@@ -8,10 +8,10 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        LateError, LateStore, intents,
-        record_bytes::{RecordReader, RecordWriter},
+        LateError,
+        records::bytes::{RecordReader, RecordWriter},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
+    ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     upstream::random_bytes,
 };
 
@@ -103,19 +103,19 @@ impl TaskLink {
     }
 }
 
-fn link_key(late: &LateStore, link: RecordName) -> RecordKey {
-    // Not under its owner: a secret tells whose it is only by its record.
-    RecordKey::new(RecordKind::TaskLink, Principal::of_task_links(&late.0.principals), link)
-}
+impl UserTasks {
+    fn link_key(&self, link: RecordName) -> RecordKey {
+        // Not under its owner: a secret tells whose it is only by its record.
+        RecordKey::new(RecordKind::TaskLink, Principal::of_task_links(&self.0.principals), link)
+    }
 
-impl UserTasks<'_> {
     /// Makes a link to the caller's tasks. It is stored on return. `None` if there are too many links.
-    pub async fn make_link(self, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
+    pub async fn make_link(&self, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
         let secret = TaskSecret(random_bytes()?);
         let name = secret.link();
         let is_made: Result<bool, LateError> = retry_conflicts(|| async {
             let now = clock::unix_time();
-            let links = read_links(self.0, now).await?;
+            let links = self.read_links(now).await?;
             let of_kind = links.iter().filter(|(_, known)| known.may_resolve == link.may_resolve);
             let own: Vec<&Record> = of_kind
                 .clone()
@@ -129,69 +129,66 @@ impl UserTasks<'_> {
             if !has_room {
                 return Ok(Some(false));
             }
-            let made = CommitStep::insert_record(link_key(self.0, name), link.encode(now), link.expires_at);
+            let made = CommitStep::insert_record(self.link_key(name), link.encode(now), link.expires_at);
             // Listed in the order of their making.
             let replaced = own.iter().take(surplus).map(|record| record.remove_step());
             let steps = [made].into_iter().chain(replaced).collect();
             // On a conflict another writer has removed one of these links.
-            let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            let is_done = self.0.commit(steps, now).await?;
             Ok(is_done.then_some(true))
         })
         .await;
         Ok(is_made?.then_some(MadeLink { link: name, secret }))
     }
-}
 
-/// Reads all links, in the order of their making.
-async fn read_links(late: &LateStore, now: Moment) -> Result<Vec<(Record, TaskLink)>, LateError> {
-    let (folder, mut after) = (*Principal::of_task_links(&late.0.principals).as_bytes(), 0);
-    let mut links = Vec::new();
-    loop {
-        let list = late
-            .0
-            .ledger
-            .list_after(RecordKind::TaskLink, folder, after, ROWS_MAX, now);
-        let page = list.await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(links);
-        };
-        after = *last;
-        links.extend(page.into_iter().filter_map(|(_, record)| {
-            let (link, _) = TaskLink::decode(&record)?;
-            Some((record, link))
-        }));
+    /// Reads all links, in the order of their making.
+    async fn read_links(&self, now: Moment) -> Result<Vec<(Record, TaskLink)>, LateError> {
+        let (folder, mut after) = (*Principal::of_task_links(&self.0.principals).as_bytes(), 0);
+        let mut links = Vec::new();
+        loop {
+            let list = self
+                .0
+                .ledger
+                .list_after(RecordKind::TaskLink, folder, after, ROWS_MAX, now);
+            let page = list.await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(links);
+            };
+            after = *last;
+            links.extend(page.into_iter().filter_map(|(_, record)| {
+                let (link, _) = TaskLink::decode(&record)?;
+                Some((record, link))
+            }));
+        }
     }
-}
 
-impl UserTasks<'_> {
     /// Revokes a link of the caller, or any if `caller` is `None`. Returns `false` if there is no such link.
-    pub async fn revoke_link(self, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
+    pub async fn revoke_link(&self, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
         let now = clock::unix_time();
-        let Some((record, known)) = read(self.0, link, now).await? else {
+        let Some((record, known)) = self.read_link(link, now).await? else {
             return Ok(false);
         };
         if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
             return Ok(false);
         }
-        Ok(self.0.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
+        Ok(self.0.commit(vec![record.remove_step()], now).await?)
     }
 
     /// Returns the link with this secret. `None` if it is unknown, expired or revoked.
-    pub async fn find_link(self, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
-        let found = read(self.0, secret.link(), clock::unix_time()).await?;
+    pub async fn find_link(&self, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
+        let found = self.read_link(secret.link(), clock::unix_time()).await?;
         // The configuration may have changed since the link was made.
-        let is_one_person = |owner: Caller| intents::is_strong_user(self.0, owner.principal(), owner.account());
+        let is_one_person = |owner: Caller| self.0.is_strong_user(owner.principal(), owner.account());
         Ok(found.map(|(_, link)| link).filter(|link| is_one_person(link.owner)))
     }
-}
 
-async fn read(late: &LateStore, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {
-    let record = late.0.ledger.read(vec![link_key(late, link)], now).await?;
-    let record = record.into_iter().flatten().next();
-    Ok(record.and_then(|record| {
-        let (link, _) = TaskLink::decode(&record)?;
-        Some((record, link))
-    }))
+    async fn read_link(&self, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {
+        let record = self.0.read_record(self.link_key(link), now).await?;
+        Ok(record.and_then(|record| {
+            let (link, _) = TaskLink::decode(&record)?;
+            Some((record, link))
+        }))
+    }
 }
 
 #[cfg(test)]

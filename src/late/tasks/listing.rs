@@ -7,20 +7,15 @@ use crate::{
     auth::Caller,
     clock,
     late::{
-        LateError, LateStore,
-        intents::{
-            IntentId, IntentState,
-            records::IntentRecord,
-            rules,
-            storing::{StoredIntent, intent_key},
-        },
+        LateError,
+        calls::delivery_value,
+        contents::whole_content,
         matching,
         page::{ListCursor, Page, PageScan},
-        posted_results::delivery_value,
-        queries::whole_content,
-        records::{RecordedCall, RecordedCallState},
+        records::{IntentId, IntentRecord, IntentState, RecordedCall, RecordedCallState, intent_rules},
     },
     ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
+    table::{RecordValue, Stored},
 };
 
 /// The most records of one read. Their results are in memory together.
@@ -141,9 +136,9 @@ impl std::fmt::Debug for ListedTask {
     }
 }
 
-impl UserTasks<'_> {
+impl UserTasks {
     /// Returns one page of the tasks of a link's owner: intents, then calls, each in the order of their recording.
-    pub async fn list(self, owner: Caller, after: TaskCursor) -> Result<Page<ListedTask, TaskCursor>, LateError> {
+    pub async fn list(&self, owner: Caller, after: TaskCursor) -> Result<Page<ListedTask, TaskCursor>, LateError> {
         let now = clock::unix_time();
         let (kind, place) = match after {
             TaskCursor::Calls(place) => (RecordKind::Call, place),
@@ -154,7 +149,7 @@ impl UserTasks<'_> {
             place,
         };
         // Most calls have their answer, and are no task any more, so that there is a limit.
-        let mut scan = PageScan::of_caller(self.0, (kind, READ_ROWS), start, PAGE_TASKS, now).with_budget();
+        let mut scan = PageScan::of_caller(&*self.0.ledger, (kind, READ_ROWS), start, PAGE_TASKS, now).with_budget();
         if matches!(after, TaskCursor::Intents(_)) {
             let page = scan.list_records(|record| task_of_intent(record, now)).await?;
             let page = page.map_next(|next| TaskCursor::Intents(next.place));
@@ -165,50 +160,50 @@ impl UserTasks<'_> {
             });
         }
         while let Some(batch) = scan.next_batch().await? {
-            for (place, task) in tasks_of_calls(self.0, owner, batch, now).await? {
+            for (place, task) in self.tasks_of_calls(owner, batch, now).await? {
                 scan.add_row(place, task);
             }
         }
         Ok(scan.into_page().map_next(|next| TaskCursor::Calls(next.place)))
     }
-}
 
-async fn tasks_of_calls(
-    late: &LateStore,
-    owner: Caller,
-    page: Vec<PlacedRecord>,
-    now: Moment,
-) -> Result<Vec<(u64, ListedTask)>, LateError> {
-    let decode = |(place, record): PlacedRecord| Some((place, (record.key, RecordedCall::decode(&record.value)?)));
-    let (places, calls): (Vec<u64>, Vec<(RecordKey, RecordedCall)>) = page.into_iter().filter_map(decode).unzip();
-    let unknown = unknown_intents(late, &calls, now).await?;
-    let waiting = waiting_results(late, owner, &calls, now).await?;
-    let contents = contents_of(late, &calls, &waiting, now).await?;
-    let mut tasks = Vec::new();
-    for (place, (key, call)) in places.into_iter().zip(calls) {
-        // It is listed as an intent, which can be resolved.
-        if call.intent.is_some_and(|intent| unknown.contains(&intent)) {
-            continue;
+    async fn tasks_of_calls(
+        &self,
+        owner: Caller,
+        page: Vec<PlacedRecord>,
+        now: Moment,
+    ) -> Result<Vec<(u64, ListedTask)>, LateError> {
+        let decode = |(place, record): PlacedRecord| Some((place, (record.key, RecordedCall::decode(&record.value)?)));
+        let (places, calls): (Vec<u64>, Vec<(RecordKey, RecordedCall)>) = page.into_iter().filter_map(decode).unzip();
+        let unknown = self.unknown_intents(&calls, now).await?;
+        let waiting = self.waiting_results(owner, &calls, now).await?;
+        let contents = self.contents_of(&calls, &waiting, now).await?;
+        let mut tasks = Vec::new();
+        for (place, (key, call)) in places.into_iter().zip(calls) {
+            // It is listed as an intent, which can be resolved.
+            if call.intent.is_some_and(|intent| unknown.contains(&intent)) {
+                continue;
+            }
+            let is_waiting = waiting.contains(&key.name);
+            let Some(state) = state_of_call(&call, is_waiting, now) else {
+                continue;
+            };
+            let posted = call.posted.as_ref();
+            let task = ListedTask {
+                id: TaskId::Call(key.name),
+                state,
+                started_at: call.opened_at,
+                ended_at: posted.map(|posted| posted.posted_at),
+                is_too_long: posted.is_some_and(|posted| posted.content.byte_len() > RESULT_BYTES_MAX),
+                content: contents.get(&key.name).cloned(),
+                is_waiting,
+                tool: call.tool,
+                session: call.session_label,
+            };
+            tasks.push((place, task));
         }
-        let is_waiting = waiting.contains(&key.name);
-        let Some(state) = state_of_call(&call, is_waiting, now) else {
-            continue;
-        };
-        let posted = call.posted.as_ref();
-        let task = ListedTask {
-            id: TaskId::Call(key.name),
-            state,
-            started_at: call.opened_at,
-            ended_at: posted.map(|posted| posted.posted_at),
-            is_too_long: posted.is_some_and(|posted| posted.content.byte_len() > RESULT_BYTES_MAX),
-            content: contents.get(&key.name).cloned(),
-            is_waiting,
-            tool: call.tool,
-            session: call.session_label,
-        };
-        tasks.push((place, task));
+        Ok(tasks)
     }
-    Ok(tasks)
 }
 
 /// Returns the state of a call. `None` if its conversation has its answer.
@@ -225,75 +220,72 @@ fn state_of_call(call: &RecordedCall, is_waiting: bool, now: Moment) -> Option<T
     }
 }
 
-/// Returns the intents of these calls whose outcome is unknown.
-async fn unknown_intents(
-    late: &LateStore,
-    calls: &[(RecordKey, RecordedCall)],
-    now: Moment,
-) -> Result<HashSet<RecordName>, LateError> {
-    let key = |(key, call): &(RecordKey, RecordedCall)| Some(intent_key(key.principal, call.intent?));
-    let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
-    let records = read_all(&*late.0.ledger, keys, now).await?;
-    let is_unknown = |record: &Record| {
-        IntentRecord::decode(&record.value).is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
-    };
-    let unknown = records.into_iter().flatten().filter(is_unknown);
-    Ok(unknown.map(|record| record.key.name).collect())
-}
+impl UserTasks {
+    /// Returns the intents of these calls whose outcome is unknown.
+    async fn unknown_intents(
+        &self,
+        calls: &[(RecordKey, RecordedCall)],
+        now: Moment,
+    ) -> Result<HashSet<RecordName>, LateError> {
+        let key = |(key, call): &(RecordKey, RecordedCall)| Some(IntentRecord::key(key.owner(), call.intent?));
+        let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
+        let records = read_all(&*self.0.ledger, keys, now).await?;
+        let is_unknown = |record: &Record| {
+            IntentRecord::decode(&record.value)
+                .is_some_and(|intent| intent_rules::state_at(&intent, now) == IntentState::Unknown)
+        };
+        let unknown = records.into_iter().flatten().filter(is_unknown);
+        Ok(unknown.map(|record| record.key.name).collect())
+    }
 
-/// Returns the names of those calls whose result waits for its owner.
-async fn waiting_results(
-    late: &LateStore,
-    owner: Caller,
-    calls: &[(RecordKey, RecordedCall)],
-    now: Moment,
-) -> Result<HashSet<RecordName>, LateError> {
-    let posted = calls.iter().filter(|(_, call)| call.posted.is_some());
-    let keys = posted.map(|(key, _)| RecordKey::new(RecordKind::Delivery, owner.principal(), key.name));
-    let records = read_all(&*late.0.ledger, keys.collect(), now).await?;
-    let waiting = records
-        .into_iter()
-        .flatten()
-        .filter(|record| record.value != delivery_value::RECEIVED);
-    Ok(waiting.map(|record| record.key.name).collect())
-}
+    /// Returns the names of those calls whose result waits for its owner.
+    async fn waiting_results(
+        &self,
+        owner: Caller,
+        calls: &[(RecordKey, RecordedCall)],
+        now: Moment,
+    ) -> Result<HashSet<RecordName>, LateError> {
+        let posted = calls.iter().filter(|(_, call)| call.posted.is_some());
+        let keys = posted.map(|(key, _)| RecordKey::new(RecordKind::Delivery, owner.principal(), key.name));
+        let records = read_all(&*self.0.ledger, keys.collect(), now).await?;
+        let waiting = records
+            .into_iter()
+            .flatten()
+            .filter(|record| record.value != delivery_value::RECEIVED);
+        Ok(waiting.map(|record| record.key.name).collect())
+    }
 
-/// Reads the contents of the results that wait and are not too long.
-async fn contents_of(
-    late: &LateStore,
-    calls: &[(RecordKey, RecordedCall)],
-    waiting: &HashSet<RecordName>,
-    now: Moment,
-) -> Result<HashMap<RecordName, String>, LateError> {
-    let shown = calls.iter().filter_map(|(key, call)| {
-        let posted = call.posted.as_ref()?;
-        let is_shown = waiting.contains(&key.name) && posted.content.byte_len() <= RESULT_BYTES_MAX;
-        is_shown.then_some((key, posted))
-    });
-    let (keys, posted): (Vec<_>, Vec<_>) = shown
-        .map(|(key, posted)| {
-            let apart = RecordKey {
-                kind: RecordKind::ResultContent,
-                ..*key
-            };
-            (apart, posted)
-        })
-        .unzip();
-    let records = read_all(&*late.0.ledger, keys.clone(), now).await?;
-    let whole = keys
-        .iter()
-        .zip(posted)
-        .zip(records)
-        .filter_map(|((key, posted), apart)| Some((key.name, whole_content(posted.content.clone(), apart)?)));
-    Ok(whole.collect())
+    /// Reads the contents of the results that wait and are not too long.
+    async fn contents_of(
+        &self,
+        calls: &[(RecordKey, RecordedCall)],
+        waiting: &HashSet<RecordName>,
+        now: Moment,
+    ) -> Result<HashMap<RecordName, String>, LateError> {
+        let shown = calls.iter().filter_map(|(key, call)| {
+            let posted = call.posted.as_ref()?;
+            let is_shown = waiting.contains(&key.name) && posted.content.byte_len() <= RESULT_BYTES_MAX;
+            is_shown.then_some((key, posted))
+        });
+        let (keys, posted): (Vec<_>, Vec<_>) = shown
+            .map(|(key, posted)| (key.with_kind(RecordKind::ResultContent), posted))
+            .unzip();
+        let records = read_all(&*self.0.ledger, keys.clone(), now).await?;
+        let whole = keys
+            .iter()
+            .zip(posted)
+            .zip(records)
+            .filter_map(|((key, posted), apart)| Some((key.name, whole_content(posted.content.clone(), apart)?)));
+        Ok(whole.collect())
+    }
 }
 
 /// Returns the task of an intent. `None` if its call is listed in its place.
 fn task_of_intent(record: Record, now: Moment) -> Option<ListedTask> {
-    let stored = StoredIntent::from_record(record)?;
-    let id = stored.id();
-    let intent = stored.intent;
-    let state = rules::state_at(&intent, now);
+    let stored = Stored::<IntentRecord>::from_record(record)?;
+    let id = IntentId::of_key(&stored.record.key);
+    let intent = stored.value;
+    let state = intent_rules::state_at(&intent, now);
     if intent.run.call.is_some() && state != IntentState::Unknown {
         return None;
     }

@@ -6,49 +6,26 @@ mod listing;
 pub use links::{LINK_TTL_MAX, MadeLink, TaskLink, TaskSecret};
 pub use listing::{ListedTask, TaskCursor, TaskId, TaskState};
 
-use super::{
-    LateError, LateStore,
-    claims::{Resolution, ResolveOutcome},
-    intents::{IntentId, is_strong_user, storing},
-};
-use crate::{
-    auth::{Caller, Principal},
-    clock,
-};
+use std::sync::Arc;
 
-/// Access to the tasks of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct UserTasks<'l>(&'l LateStore);
+use super::parts::LateParts;
+use crate::auth::Caller;
 
-impl<'l> UserTasks<'l> {
-    /// Returns the tasks of a store.
-    pub const fn of_store(late: &'l LateStore) -> Self {
-        Self(late)
+/// The tasks of every person.
+pub struct UserTasks(Arc<LateParts>);
+
+impl UserTasks {
+    pub(super) fn new(parts: &Arc<LateParts>) -> Self {
+        Self(Arc::clone(parts))
     }
 
     /// Returns `true` if the page is served.
-    pub fn has_page(self) -> bool {
-        self.0.0.settings.has_task_page
+    pub fn has_page(&self) -> bool {
+        self.0.settings.has_task_page
     }
 
     /// Returns `true` if the caller may have a link: it is one person, and not everybody with its credential.
-    pub fn may_have_link(self, caller: Caller) -> bool {
-        is_strong_user(self.0, caller.principal(), caller.account())
-    }
-
-    /// Resolves an unknown outcome of the owner.
-    pub async fn resolve(
-        self,
-        owner: Caller,
-        intent: IntentId,
-        resolution: Resolution,
-    ) -> Result<ResolveOutcome, LateError> {
-        let now = clock::unix_time();
-        let found = storing::find_intent(self.0, intent, now).await?;
-        let is_own = |principal| Principal::from_bytes(principal) == owner.principal();
-        if !found.is_some_and(|found| is_own(found.record.key.principal)) {
-            return Ok(ResolveOutcome::NotFound);
-        }
-        self.0.intents().resolve(intent, resolution, now).await
+    pub fn may_have_link(&self, caller: Caller) -> bool {
+        self.0.is_strong_user(caller.principal(), caller.account())
     }
 }

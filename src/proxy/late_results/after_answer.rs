@@ -34,7 +34,7 @@ impl LateResults {
         }
         self.record_emitted(calls, is_whole);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
-            self.late.note_lane_left(lane.id);
+            self.late.calls().note_lane_left(lane.id);
             // Calls of other answers may still run, for a client that has left this one alone.
             let is_of_stream = |id: &[u8]| calls.list.iter().any(|call| call.id.as_bytes() == id);
             self.late.cancels().note_dropped_stream(lane.id, is_of_stream);
@@ -49,7 +49,7 @@ impl LateResults {
         // Boxed as a whole: the answer's body names the type.
         Some(Box::pin(async move {
             if timeout(RECORDING_MAX, queued.wait_for_end()).await.is_err() {
-                late.note_unrecorded();
+                late.calls().note_unrecorded();
             }
         }))
     }
@@ -63,10 +63,10 @@ impl LateResults {
             // A reusable id needs the call's input beside it. A call without an id is recorded under its tool.
             let id = if id.is_empty() { name } else { id };
             let is_nameable = input.is_some() || is_strong(id, name);
-            let is_recorded = is_nameable && self.late.is_recorded(self.caller, name);
+            let is_recorded = is_nameable && self.late.calls().is_recorded(self.caller, name);
             is_recorded.then(|| self.describe_opened(id, name, input, true))
         });
-        self.late.record_calls(self.caller, opened)
+        self.late.calls().record_calls(self.caller, opened)
     }
 
     /// Records the unanswered calls of the last turn of an accepted body, and marks the answered ones as settled.
@@ -92,7 +92,7 @@ impl LateResults {
             let input = details.input.map_or(&b""[..], |span| json.bytes(span));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             // A text that only says that the result was lost leaves the call open, and so does one that is not final.
-            let is_recorded = self.late.is_recorded(self.caller, &tool);
+            let is_recorded = self.late.calls().is_recorded(self.caller, &tool);
             let is_task = is_recorded && answer.is_some_and(|answer| names_working_task(answer.at.of(body)));
             let is_final = !is_task && !self.is_provisional(&call.id, &tool);
             if answer.is_some_and(|answer| !answer.lost) && is_final {
@@ -102,19 +102,19 @@ impl LateResults {
                 let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
                 let content = block.and_then(block_content).map(str::to_owned);
                 let lane = self.lane.map(|lane| lane.id);
-                self.late.note_client_result(self.caller, lane, wanted, content);
+                self.late.calls().note_client_result(self.caller, lane, wanted, content);
             } else if is_recorded {
                 open.push(self.describe_opened(&call.id, &tool, Some(input), false));
             }
         }
-        self.late.record_calls(self.caller, open);
+        self.late.calls().record_calls(self.caller, open);
         // Parked results wait for these calls. The process that emitted them died before it recorded them.
         let observed = awaited.iter().map(|call| {
             let mut observed = self.describe_opened(&call.id, &call.tool, None, false);
             observed.input = Some(call.input_hash);
             observed
         });
-        self.late.record_calls(self.caller, observed);
+        self.late.calls().record_calls(self.caller, observed);
     }
 
     /// Returns `true` if the client's answers of this call are not final: its header or the tool's settings say so.
@@ -128,12 +128,12 @@ impl LateResults {
 
     /// Notes that the caller has received these posted results: the whole answer to them was relayed.
     pub(in crate::proxy) fn note_delivered(&self, calls: &[RecordName]) {
-        self.late.note_delivered(self.caller, calls.iter().copied());
+        self.late.calls().note_delivered(self.caller, calls.iter().copied());
     }
 
     /// Withholds these posted results, since the provider has accepted a body without them.
     pub(in crate::proxy) fn withhold_results(&self, calls: Vec<RecordName>) {
-        self.late.note_withheld(self.caller, calls);
+        self.late.calls().note_withheld(self.caller, calls);
     }
 }
 

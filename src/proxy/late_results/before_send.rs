@@ -41,7 +41,7 @@ impl LateResults {
     /// Detaches the calls of the lane if it went on without their results: no client waits for them any more.
     pub(in crate::proxy) fn note_detached(&self) {
         if let Some(lane) = self.lane.filter(|_| self.has_detached_calls) {
-            self.late.note_lane_left(lane.id);
+            self.late.calls().note_lane_left(lane.id);
         }
     }
 
@@ -56,7 +56,7 @@ impl LateResults {
 
     /// Returns those calls of a body for which parked results of the caller wait.
     pub(in crate::proxy) fn awaited_calls(&self, calls: impl FnOnce() -> Vec<BodyCall>) -> Vec<BodyCall> {
-        let awaited = self.late.awaited_calls(self.caller);
+        let awaited = self.late.calls().awaited_calls(self.caller);
         if awaited.is_empty() {
             return Vec::new();
         }

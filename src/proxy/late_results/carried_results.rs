@@ -23,7 +23,7 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
     let found = carry_over.find_left(caller, lane, &origin, deadline).await.ok()?;
     let mut chosen = choose_that_fit(found, RESULT_BYTES_MAX, CARRIED_BYTES_MAX);
     chosen.truncate(APPENDED_CALLS_MAX);
-    let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
+    let read = late.calls().read_for_request(caller, &chosen, deadline).await.ok()?;
     let (mut texts, mut room) = (Vec::new(), CARRIED_BYTES_MAX);
     for ((_, call), read) in chosen.iter().zip(read) {
         let Some((content, read)) = read else { continue };

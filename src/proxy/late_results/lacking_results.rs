@@ -83,7 +83,9 @@ impl<'v> BodyCalls<'v> {
         let mut in_body = Vec::new();
         for call in self.calls {
             let names = results.names_of(&results.query_of(call)).into_iter();
-            let posted = late.known_posted(caller, names.filter(|name| !inserted.contains(name)));
+            let posted = late
+                .calls()
+                .known_posted(caller, names.filter(|name| !inserted.contains(name)));
             let lacks = posted
                 .into_iter()
                 .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
@@ -91,7 +93,7 @@ impl<'v> BodyCalls<'v> {
         }
         let in_place = self.retain_lacking(&mut in_body).await?;
         // A result that the owner has received is part of the summary.
-        let waits = |name: &&RecordName| !inserted.contains(*name) && late.is_waiting(caller, name);
+        let waits = |name: &&RecordName| !inserted.contains(*name) && late.calls().is_waiting(caller, name);
         Ok(LackingCalls {
             in_body,
             in_place,
@@ -115,7 +117,7 @@ impl<'v> BodyCalls<'v> {
             BodyResult::Nothing => match pinned.get(&call.key) {
                 Some(PinnedResult::Placeholder(_) | PinnedResult::Result(RealResult::Block(_))) => true,
                 // That of another run, or of a call of another session with the same id and input, is no receipt.
-                Some(PinnedResult::Result(RealResult::Content { .. })) => late.is_waiting(caller, name),
+                Some(PinnedResult::Result(RealResult::Content { .. })) => late.calls().is_waiting(caller, name),
                 // A call without any result yet gets it in its place.
                 None => false,
             },
@@ -171,7 +173,7 @@ impl<'v> BodyCalls<'v> {
         if let Some((result, hash)) = real_result(call, self.plain)
             && contains_result(result, content)
         {
-            results.late.note_contained(results.caller, *name, hash);
+            results.late.calls().note_contained(results.caller, *name, hash);
             return None;
         }
         let is_in_place = lacking.in_place.get(&call.key).is_some_and(|in_place| {

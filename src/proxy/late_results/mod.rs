@@ -22,7 +22,7 @@ use super::{data_path::DataPath, headers};
 use crate::{
     api::ledger_api,
     auth::Caller,
-    late::{CallQuery, LateStore, ObservedCall},
+    late::{CallQuery, Calls, LateStore, ObservedCall},
     ledger::RecordName,
     recall::LedgerBudget,
     repair::{BodyCall, input_hash, shorten_result, without_cache_control},
@@ -53,7 +53,7 @@ impl WaitingResults {
     /// Loads the results, as far as there is time.
     pub(super) async fn load_in_time(&self, ledger_budget: &mut LedgerBudget) {
         // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
-        let load = |deadline| self.late.load_posted(self.caller, false, deadline);
+        let load = |deadline| self.late.calls().load_posted(self.caller, false, deadline);
         ledger_budget.spend(load).await.ok();
     }
 
@@ -66,7 +66,7 @@ impl WaitingResults {
         if let Ok(owner) = HeaderValue::try_from(self.late.owner_of(self.caller).to_string()) {
             fields.insert(headers::OWNER, owner);
         }
-        let pending = self.late.waiting_count(self.caller);
+        let pending = self.late.calls().waiting_count(self.caller);
         if pending > 0 {
             fields.insert(headers::PENDING_RESULTS, pending.into());
         }
@@ -158,7 +158,7 @@ impl LateResults {
             id: id.to_vec(),
             tool: tool.to_vec(),
             input: input.map(input_hash),
-            intent_input: input.map(|input| self.late.intent_input(tool, input)),
+            intent_input: input.map(|input| self.late.intents().input_digest(tool, input)),
             origin: self.origin,
             is_emitted,
         }
@@ -166,13 +166,15 @@ impl LateResults {
 
     /// Returns the names under which a call may be recorded, the most exact one first.
     fn names_of(&self, call: &CallQuery) -> Vec<RecordName> {
-        LateStore::call_names(self.lane.map(|lane| lane.id), call)
+        Calls::call_names(self.lane.map(|lane| lane.id), call)
     }
 
     /// Returns the record name of a call whose posted result waits for the caller.
     fn find_waiting(&self, call: &CallQuery) -> Option<RecordName> {
         let names = self.names_of(call).into_iter();
-        names.into_iter().find(|name| self.late.is_waiting(self.caller, name))
+        names
+            .into_iter()
+            .find(|name| self.late.calls().is_waiting(self.caller, name))
     }
 
     /// Returns the lane. `None` if it is a guess.

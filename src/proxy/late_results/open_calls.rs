@@ -98,7 +98,7 @@ impl BeforeSend<'_> {
         let LateResults { late, caller, lane, .. } = self.results;
         let wanted: Vec<_> = calls.iter().map(|call| self.results.query_of(call)).collect();
         let lane = lane.map(|lane| lane.id);
-        late.find_calls(*caller, lane, &wanted, self.deadline).await
+        late.calls().find_calls(*caller, lane, &wanted, self.deadline).await
     }
 }
 
@@ -147,7 +147,9 @@ impl GivenResults {
         let runs = if before.results.wants_new_runs {
             Ok(Vec::new())
         } else {
-            late.find_earlier_runs(*caller, &records, before.deadline).await
+            late.intents()
+                .find_earlier_runs(*caller, &records, before.deadline)
+                .await
         };
         let Ok(runs) = runs else {
             return open.iter().map(|(call, _)| (call.key, Err(Unread))).collect();
@@ -176,7 +178,7 @@ impl GivenResults {
         deadline: Instant,
     ) -> (Vec<CallKey>, Result<(), Unread>) {
         let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
-        let answered = results.late.mark_in_request(&read, deadline).await;
+        let answered = results.late.calls().mark_in_request(&read, deadline).await;
         let end = answered.as_ref().map(|_| ()).map_err(|unread| *unread);
         let marked = answered.unwrap_or_default();
         let gone = calls
@@ -201,7 +203,7 @@ impl GivenResults {
         before: BeforeSend<'_>,
     ) {
         let results = before.results;
-        if results.late.waiting_count(results.caller) == 0 {
+        if results.late.calls().waiting_count(results.caller) == 0 {
             return;
         }
         // A block is a result that the client brought. It may be another one than the posted.

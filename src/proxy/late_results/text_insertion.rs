@@ -120,7 +120,7 @@ impl BeforeSend<'_> {
             results.noted_calls(deadline),
             // What was sent in the place of a call must be sent again, so it does not wait until new results are found.
             records.read(&open, *self),
-            results.late.load_posted(caller, true, deadline),
+            results.late.calls().load_posted(caller, true, deadline),
         );
         (records, posted)
     }
@@ -140,7 +140,8 @@ impl BeforeSend<'_> {
         let in_loops = self.results.late.delivers_in_loops();
         let ends_with_user = outline.ends_with_user_text || (in_loops && !outline.last_results.is_empty());
         let recall = &self.path.recall;
-        let may_add = adds && ends_with_user && recall.survives_restart() && self.results.late.has_posted(caller);
+        let may_add =
+            adds && ends_with_user && recall.survives_restart() && self.results.late.calls().has_posted(caller);
         // Most requests end here, without a wait.
         if !may_add && !recall.may_have_texts(caller) {
             return Ok(PlacedTexts::default());
@@ -242,7 +243,8 @@ impl BeforeSend<'_> {
             // A turn of the assistant follows: the model has seen these results.
             if place.is_answered {
                 let late = &self.results.late;
-                late.note_acknowledged(self.results.caller, appended.calls.iter().copied());
+                late.calls()
+                    .note_acknowledged(self.results.caller, appended.calls.iter().copied());
             }
         }
         Ok(texts)
@@ -279,9 +281,9 @@ impl BeforeSend<'_> {
             return None;
         }
         let (late, caller, deadline) = (&self.results.late, self.results.caller, self.deadline);
-        let found = late.read_posted(caller, &names, deadline).await.ok()?;
+        let found = late.calls().read_posted(caller, &names, deadline).await.ok()?;
         let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
-        let read = late.read_for_request(caller, &chosen, deadline).await.ok()?;
+        let read = late.calls().read_for_request(caller, &chosen, deadline).await.ok()?;
         let (mut texts, mut media, mut given, mut marks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (result, read) in chosen.iter().zip(read) {
             let Some((content, read, call)) = read.and_then(|(content, read)| {

@@ -12,6 +12,7 @@ use antiphon::{
     ledger::{CommitStep, LedgerSettings, RecordKey, RecordKind, SqliteLedger},
     repair::Tier,
     session::SessionStrength,
+    table::RecordValue,
 };
 use bytes::Bytes;
 use serde_json::Value;

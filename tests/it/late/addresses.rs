@@ -7,6 +7,7 @@ use antiphon::{
     ledger::RecordKind,
     repair::input_hash,
     session::SessionStrength,
+    table::RecordValue,
 };
 use serde_json::{Value, json};
 
@@ -112,7 +113,7 @@ async fn a_call_has_the_id_of_its_answer_whichever_is_recorded_first() {
                 origin: None,
                 is_emitted,
             };
-            late.record_calls(caller, [call]);
+            late.calls().record_calls(caller, [call]);
             late.flush_updates().await;
         }
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());

@@ -89,7 +89,9 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         origin: None,
         is_emitted: true,
     };
-    app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
+    app.late
+        .calls()
+        .record_calls(Caller::of_account(principal(app, name)), [call]);
     app.late.flush_updates().await;
 }
 
@@ -463,7 +465,11 @@ async fn deep_content_of_old_records_is_returned_as_text() {
             session: None,
             described: None,
         };
-        app.late.post_result(&named, content, false, None).await.unwrap();
+        app.late
+            .calls()
+            .post_result(&named, content, false, None)
+            .await
+            .unwrap();
     }
     let ids = json!({ "call_ids": [STRONG, OTHER] }).to_string();
     let found = ask(&app, "lookup", ANN, &ids).await;
@@ -530,7 +536,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         origin: None,
         is_emitted: false,
     };
-    app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);
+    app.late.calls().record_calls(Caller::of_account(ann), [call(STRONG)]);
     app.late.flush_updates().await;
     is(&ask(&app, "sessions/s1/close", BEN, "").await, 200, "closed");
     is(&ask(&app, "sessions/s1/close", ANN, "").await, 200, "closed");
@@ -539,7 +545,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         200,
         "settled",
     );
-    app.late.record_calls(Caller::of_account(ann), [call(OTHER)]);
+    app.late.calls().record_calls(Caller::of_account(ann), [call(OTHER)]);
     app.late.flush_updates().await;
     is(
         &post(&app, OTHER, TOOLS, &json!({ "content": 1 })).await,

@@ -12,8 +12,8 @@ use antiphon::{
     auth::{Caller, Principal},
     clock::unix_time,
     late::{
-        CancelOutcome, Dispatcher, LateSettings, LateStore, ListedMessage, Messages, ObservedCall, PostOutcome,
-        PreparedMessage, SendOutcome,
+        CancelOutcome, Dispatcher, LateSettings, LateStore, ListedMessage, ObservedCall, PostOutcome, PreparedMessage,
+        SendOutcome,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
@@ -129,7 +129,7 @@ impl Walk {
         drop(spawn(writer.run()));
         late.callers().mark_verified(Self::caller(&late));
         late.flush_updates().await;
-        let dispatcher = Dispatcher::of_store(&late);
+        let dispatcher = late.dispatcher();
         dispatcher.load().await;
         let (messages, due) = mpsc::channel(1);
         let sender = dispatcher.clone();
@@ -209,7 +209,9 @@ impl Walk {
         let session = self.rng.below(SESSIONS.len());
         self.notes_request(session, false);
         let id = self.new_id();
-        self.late.record_calls(self.caller, [self.observe(&id, session, true)]);
+        self.late
+            .calls()
+            .record_calls(self.caller, [self.observe(&id, session, true)]);
         let call = Modelled {
             session,
             left_at: None,
@@ -270,7 +272,7 @@ impl Walk {
         let cancels = self.late.cancels();
         cancels.note_request((self.caller, lane), body.as_bytes(), true, judge);
         let calls: Vec<ObservedCall> = shown.iter().map(|id| self.observe(id, session, false)).collect();
-        self.late.record_calls(self.caller, calls);
+        self.late.calls().record_calls(self.caller, calls);
         self.heard[session] = now;
         for id in shown {
             let call = self.calls.get_mut(&id).unwrap();
@@ -291,7 +293,7 @@ impl Walk {
         if self.rng.chance(50) {
             self.late.cancels().note_dropped_stream(self.lane(session), |_| true);
         } else {
-            self.late.note_session_closed(self.caller, SESSIONS[session]);
+            self.late.calls().note_session_closed(self.caller, SESSIONS[session]);
         }
         let now = Instant::now();
         for call in self.calls.values_mut().filter(|call| call.session == session) {
@@ -328,7 +330,7 @@ impl Walk {
     /// Returns the message that a service has failed to accept.
     async fn waiting(&self, failed: Option<&(String, u32)>) -> Option<ListedMessage> {
         let (id, failures) = failed?;
-        let page = Messages::of_store(&self.late).list(None, 10_000, unix_time());
+        let page = self.late.outbox().list(None, 10_000, unix_time());
         let message = page.await.unwrap().rows.into_iter().find(|message| message.id == *id)?;
         assert!(message.is_dead || message.tries == *failures, "{message:?}");
         Some(message)
@@ -364,6 +366,7 @@ impl Walk {
             described: None,
         };
         let outcome = late
+            .calls()
             .post_result(&named, format!("\"result of {id}\""), false, None)
             .await
             .unwrap();

@@ -6,6 +6,7 @@ use antiphon::{
     auth::Owner,
     late::records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, TIERS},
     session::SessionStrength,
+    table::RecordValue,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 

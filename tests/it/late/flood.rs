@@ -71,7 +71,13 @@ async fn open_calls(store: &LateStore, caller: Caller) -> usize {
         is_open: true,
         session: None,
     };
-    store.list_calls(caller, filter, 0, 100).await.unwrap().rows.len()
+    store
+        .calls()
+        .list_calls(caller, filter, 0, 100)
+        .await
+        .unwrap()
+        .rows
+        .len()
 }
 
 /// Five minutes of 60 calls a second, each answered by its client, while each commit takes 100 ms.
@@ -82,9 +88,11 @@ async fn a_slow_disk_keeps_up_with_60_calls_a_second() {
     let (store, telemetry, caller) = store(&slow);
     for second in 0..5 * 60 {
         for number in second * 60..(second + 1) * 60 {
-            store.record_calls(caller, [observed(number)]);
+            store.calls().record_calls(caller, [observed(number)]);
             // At once after the call, whose record must come first.
-            store.note_client_result(caller, None, query(number), Some("\"done\"".repeat(100)));
+            store
+                .calls()
+                .note_client_result(caller, None, query(number), Some("\"done\"".repeat(100)));
         }
         tokio::time::sleep(secs(1)).await;
     }
@@ -104,7 +112,7 @@ async fn answers_wait_for_one_commit_on_a_slow_disk() {
     let (store, telemetry, caller) = store(&slow);
     let mut waits = Vec::new();
     for number in 0..600 {
-        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        let queued = store.calls().record_calls(caller, [observed(number)]).unwrap();
         waits.push(spawn(async move {
             let began = clock::now();
             queued.wait_for_end().await;
@@ -127,12 +135,12 @@ async fn a_job_that_fails_alone_delays_no_other() {
     *switched.damaged.lock().unwrap() =
         Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m00003")));
     for number in 0..10 {
-        store.record_calls(caller, [observed(number)]);
+        store.calls().record_calls(caller, [observed(number)]);
     }
     tokio::time::sleep(secs(1)).await;
     assert_eq!(open_calls(&store, caller).await, 9);
     for number in 10..290 {
-        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        let queued = store.calls().record_calls(caller, [observed(number)]).unwrap();
         timeout(Duration::from_millis(250), queued.wait_for_end())
             .await
             .unwrap();
@@ -140,7 +148,7 @@ async fn a_job_that_fails_alone_delays_no_other() {
     }
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     for number in 290..320 {
-        store.record_calls(caller, [observed(number)]);
+        store.calls().record_calls(caller, [observed(number)]);
         tokio::time::sleep(secs(1)).await;
     }
     store.flush_updates().await;
@@ -149,7 +157,12 @@ async fn a_job_that_fails_alone_delays_no_other() {
     assert_eq!(switched.usage().await.unwrap().records, 320);
     // Its next request records it again.
     *switched.damaged.lock().unwrap() = None;
-    store.record_calls(caller, [observed(3)]).unwrap().wait_for_end().await;
+    store
+        .calls()
+        .record_calls(caller, [observed(3)])
+        .unwrap()
+        .wait_for_end()
+        .await;
     assert_eq!(switched.usage().await.unwrap().records, 321);
 }
 
@@ -162,11 +175,11 @@ async fn many_jobs_that_fail_alone_delay_no_other() {
     *switched.damaged.lock().unwrap() =
         Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"hJ2kL4m0")));
     for number in 0..DAMAGED {
-        store.record_calls(caller, [observed(number)]);
+        store.calls().record_calls(caller, [observed(number)]);
     }
     tokio::time::sleep(secs(1)).await;
     for number in 10_000..10_400 {
-        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        let queued = store.calls().record_calls(caller, [observed(number)]).unwrap();
         timeout(secs(1), queued.wait_for_end()).await.unwrap();
         tokio::time::sleep(secs(1)).await;
     }
@@ -186,7 +199,7 @@ async fn an_outage_loses_no_call() {
     let (store, telemetry, caller) = store(&switched);
     switched.fails.store(true, Ordering::Relaxed);
     for number in 0..30 * 60 {
-        store.record_calls(caller, [observed(number)]);
+        store.calls().record_calls(caller, [observed(number)]);
         tokio::time::sleep(secs(1)).await;
     }
     switched.fails.store(false, Ordering::Relaxed);
@@ -201,11 +214,11 @@ async fn a_disk_that_only_reads_loses_no_call() {
     let switched = SwitchableLedger::new();
     let (store, telemetry, caller) = store(&switched);
     switched.fails_commits.store(true, Ordering::Relaxed);
-    store.record_calls(caller, [observed(0)]);
+    store.calls().record_calls(caller, [observed(0)]);
     for number in 1..=250_u8 {
         // The ledger has no such call, so there is nothing to write.
-        store.note_acknowledged(caller, [[0; 32]]);
-        store.note_delivered(caller, [[number; 32]]);
+        store.calls().note_acknowledged(caller, [[0; 32]]);
+        store.calls().note_delivered(caller, [[number; 32]]);
         tokio::time::sleep(secs(1)).await;
     }
     switched.fails_commits.store(false, Ordering::Relaxed);
@@ -224,7 +237,7 @@ async fn what_only_reads_ends_no_pause() {
     tokio::time::sleep(secs(60)).await;
     let before = switched.commits.load(Ordering::Relaxed);
     for _ in 0..60 {
-        store.note_delivered(caller, [[9; 32]]);
+        store.calls().note_delivered(caller, [[9; 32]]);
         tokio::time::sleep(secs(1)).await;
     }
     let tries = switched.commits.load(Ordering::Relaxed) - before;
@@ -238,15 +251,15 @@ async fn calls_that_are_recorded_already_lose_no_call() {
     let switched = SwitchableLedger::new();
     let (first, _telemetry, caller) = store(&switched);
     for number in 1..=250 {
-        first.record_calls(caller, [observed(number)]);
+        first.calls().record_calls(caller, [observed(number)]);
     }
     first.flush_updates().await;
     let (second, telemetry, caller) = store(&switched);
     *switched.damaged.lock().unwrap() =
         Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m00000")));
-    second.record_calls(caller, [observed(0)]);
+    second.calls().record_calls(caller, [observed(0)]);
     for number in 1..=250 {
-        second.record_calls(caller, [observed(number)]);
+        second.calls().record_calls(caller, [observed(number)]);
         tokio::time::sleep(secs(1)).await;
     }
     *switched.damaged.lock().unwrap() = None;
@@ -264,7 +277,9 @@ async fn a_flood_loses_notes_before_calls() {
     switched.fails.store(true, Ordering::Relaxed);
     let content = "x".repeat(1024 * 1024);
     for number in 0..200 {
-        store.note_client_result(caller, None, query(number), Some(content.clone()));
+        store
+            .calls()
+            .note_client_result(caller, None, query(number), Some(content.clone()));
     }
     let lost_notes = || sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}");
     assert!(
@@ -273,7 +288,7 @@ async fn a_flood_loses_notes_before_calls() {
         lost_notes()
     );
     for number in 0..5_000 {
-        store.record_calls(caller, [observed(number)]);
+        store.calls().record_calls(caller, [observed(number)]);
     }
     assert_eq!(lines.text().matches("queue of background writes").count(), 1);
     assert!((76..84).contains(&lost_notes()), "for the calls: {}", lost_notes());

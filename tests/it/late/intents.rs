@@ -6,8 +6,7 @@ use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash},
     late::{
         ClaimOutcome, ClaimSubject, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentState, IntentUse,
-        LateSettings, LateStore, ObservedCall, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
-        matching::Service,
+        LateSettings, LateStore, ObservedCall, Resolution, ResolveOutcome, Service, ServiceSettings, ToolSettings,
     },
     ledger::{Ledger, Moment},
     repair::Tier,
@@ -92,11 +91,11 @@ pub(super) async fn record(late: &LateStore, name: &str, session: &str, id: &str
         id: id.as_bytes().to_vec(),
         tool: tool.as_bytes().to_vec(),
         input: Some(antiphon::repair::input_hash(input.as_bytes())),
-        intent_input: Some(late.intent_input(tool.as_bytes(), input.as_bytes())),
+        intent_input: Some(late.intents().input_digest(tool.as_bytes(), input.as_bytes())),
         origin: None,
         is_emitted: true,
     };
-    late.record_calls(caller, [call]);
+    late.calls().record_calls(caller, [call]);
     late.flush_updates().await;
 }
 

@@ -12,7 +12,7 @@ use antiphon::{
     auth::PrincipalHash,
     auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
-        CallQuery, FoundCall, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
+        CallQuery, Calls, FoundCall, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
@@ -332,7 +332,7 @@ impl World {
             origin: None,
             is_emitted: true,
         };
-        self.late.record_calls(self.who(call.who), [opened]);
+        self.late.calls().record_calls(self.who(call.who), [opened]);
         self.model.record(call);
     }
 
@@ -357,6 +357,7 @@ impl World {
         };
         let posting = self
             .late
+            .calls()
             .post_result(&named, post.content.clone(), false, None)
             .await
             .unwrap();
@@ -378,8 +379,8 @@ impl World {
 
     fn deliver(&mut self) {
         let call = self.call();
-        let name = LateStore::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
-        self.late.note_delivered(self.who(call.who), [name]);
+        let name = Calls::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
+        self.late.calls().note_delivered(self.who(call.who), [name]);
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         if let Some(found) =
             found.filter(|found| matches!(found.state, RecordedCallState::Open | RecordedCallState::Settled))
@@ -390,8 +391,8 @@ impl World {
 
     async fn ack(&mut self) {
         let call = self.call();
-        let name = LateStore::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
-        let acked = self.late.ack_result(self.who(call.who), name).await.unwrap();
+        let name = Calls::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
+        let acked = self.late.calls().ack_result(self.who(call.who), name).await.unwrap();
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         let found = found.filter(|found| found.content.is_some());
         if acked != found.is_some() {
@@ -410,6 +411,7 @@ impl World {
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
         let found = self
             .late
+            .calls()
             .find_calls(self.who(call.who), lane, &wanted, near_deadline())
             .await;
         let found = match found.unwrap().remove(0) {
@@ -424,7 +426,7 @@ impl World {
     async fn lookup(&mut self) {
         let call = self.call();
         let ids = [IDS[call.id].0.as_bytes().to_vec()];
-        let found = self.late.look_up_calls(self.who(call.who), &ids).await.unwrap();
+        let found = self.late.calls().look_up_calls(self.who(call.who), &ids).await.unwrap();
         let found = found.into_iter().next().unwrap();
         let found = found.map(|(_, content)| content);
         let own = self.model.calls.iter();
@@ -439,10 +441,15 @@ impl World {
         let caller = self.who(who);
         let found = self
             .late
+            .calls()
             .list_calls(caller, antiphon::late::CallFilter::default(), 0, 999)
             .await
             .unwrap();
-        let contents = self.late.read_contents(caller, &found.rows, near_deadline()).await;
+        let contents = self
+            .late
+            .calls()
+            .read_contents(caller, &found.rows, near_deadline())
+            .await;
         let found: BTreeSet<String> = contents.unwrap().into_iter().flatten().collect();
         let expected = self.model.calls.iter();
         let expected =
@@ -452,8 +459,12 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load_posted(caller, false, near_deadline()).await.unwrap();
-        let pending = self.late.waiting_count(caller);
+        self.late
+            .calls()
+            .load_posted(caller, false, near_deadline())
+            .await
+            .unwrap();
+        let pending = self.late.calls().waiting_count(caller);
         if pending != expected.len() {
             self.other(format!(
                 "{who} has {} outstanding, and {pending} pending",

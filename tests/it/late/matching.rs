@@ -5,10 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use antiphon::{
     auth::{Owner, OwnerKey, Principal, PrincipalKey},
     late::{
-        matching::{
-            CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach, choose_call, is_terminal,
-            judge_result,
-        },
+        Service, ServiceReach,
+        matching::{CallMatch, CandidateCall, NamedCall, PostRuling, choose_call, is_terminal, judge_result},
         records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState},
     },
     repair::Tier,

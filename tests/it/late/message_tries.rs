@@ -11,10 +11,7 @@ use antiphon::{
     auth::{Caller, Principal},
     clock,
     late::webhooks,
-    late::{
-        CancelOutcome, Dispatcher, LateSettings, LateStore, Messages, ObservedCall, ToolSettings,
-        records::RecordedCallState,
-    },
+    late::{CancelOutcome, LateSettings, LateStore, ObservedCall, ToolSettings, records::RecordedCallState},
     ledger::{CommitOutcome, CommitStep, Ledger, RecordKind},
     repair::input_hash,
     server::Tasks,
@@ -163,7 +160,7 @@ async fn with_calls(
         origin: None,
         is_emitted: true,
     });
-    late.record_calls(caller, observed.collect::<Vec<_>>());
+    late.calls().record_calls(caller, observed.collect::<Vec<_>>());
     late.flush_updates().await;
     (late, caller)
 }
@@ -203,7 +200,7 @@ async fn a_try_that_does_not_end_is_begun_again() {
             told.send(()).unwrap();
         };
         let sender = sender_to(|_| Manner::Answers(Duration::ZERO), hear, &tasks);
-        tasks.spawn_background(webhooks::send_messages(Dispatcher::of_store(&late), sender));
+        tasks.spawn_background(webhooks::send_messages(late.dispatcher(), sender));
         late.cancels().request(caller, ID.as_bytes()).await.unwrap();
         heard.recv().await.unwrap();
         let began = Instant::now();
@@ -213,7 +210,7 @@ async fn a_try_that_does_not_end_is_begun_again() {
         assert_eq!(again, Ok(Some(())));
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         ledger.slow_down(Duration::ZERO);
-        let waiting = Messages::of_store(&late).list(None, 9, clock::unix_time()).await;
+        let waiting = late.outbox().list(None, 9, clock::unix_time()).await;
         let tries: Vec<u32> = waiting.unwrap().rows.iter().map(|message| message.tries).collect();
         assert_eq!(tries, [failed], "works after {works_after} s");
     }
@@ -238,7 +235,7 @@ async fn a_request_replaces_a_message_that_cannot_be_decoded() {
     assert_eq!(done, CommitOutcome::Done);
     let answer = late.cancels().request(caller, ID.as_bytes()).await.unwrap();
     assert_eq!(answer, CancelOutcome::State(RecordedCallState::CancelRequested));
-    let waiting = Messages::of_store(&late).list(None, 9, now).await.unwrap();
+    let waiting = late.outbox().list(None, 9, now).await.unwrap();
     assert_eq!(waiting.rows.len(), 1);
 }
 
@@ -265,7 +262,7 @@ async fn a_receiver_that_hangs_or_is_slow_holds_up_no_other() {
         let tasks = Tasks::on_current_runtime();
         let manner = move |port| Manner::Answers(if port == GOOD { Duration::ZERO } else { pause });
         let sender = sender_to(manner, move |heard| told.send(heard).unwrap(), &tasks);
-        let dispatcher = Dispatcher::of_store(&late);
+        let dispatcher = late.dispatcher();
         asks_for_all(&late, caller, &slow).await;
         tasks.spawn_background(webhooks::send_messages(dispatcher.clone(), sender));
         let began = Instant::now();
@@ -310,7 +307,7 @@ async fn a_message_that_nobody_sends_is_overdue() {
     let ledger = SwitchableLedger::new();
     let (late, caller) = with_call(&ledger).await;
     late.cancels().request(caller, ID.as_bytes()).await.unwrap();
-    let dispatcher = Dispatcher::of_store(&late);
+    let dispatcher = late.dispatcher();
     sleep(29 * SECOND).await;
     assert_eq!(dispatcher.overdue(), 0);
     sleep(2 * SECOND).await;
@@ -328,7 +325,7 @@ async fn a_message_that_a_failing_ledger_keeps_is_overdue() {
     let (told, mut heard) = mpsc::unbounded_channel();
     let at_once = |_| Manner::Answers(Duration::ZERO);
     let sender = sender_to(at_once, move |heard| told.send(heard).unwrap(), &tasks);
-    let dispatcher = Dispatcher::of_store(&late);
+    let dispatcher = late.dispatcher();
     tasks.spawn_background(webhooks::send_messages(dispatcher.clone(), sender));
     sleep(29 * SECOND).await;
     assert_eq!(dispatcher.overdue(), 0);
@@ -355,7 +352,7 @@ async fn a_message_that_a_used_connection_has_lost_is_sent_again_at_once() {
     let (told, mut heard) = mpsc::unbounded_channel();
     let tasks = Tasks::on_current_runtime();
     let sender = sender_to(|_| Manner::Closes, move |heard| told.send(heard).unwrap(), &tasks);
-    tasks.spawn_background(webhooks::send_messages(Dispatcher::of_store(&late), sender));
+    tasks.spawn_background(webhooks::send_messages(late.dispatcher(), sender));
     for (calls, arrivals) in [(&first, AT_ONCE), (&second, 2 * AT_ONCE)] {
         asks_for_all(&late, caller, calls).await;
         sleep(SECOND).await;
@@ -363,7 +360,7 @@ async fn a_message_that_a_used_connection_has_lost_is_sent_again_at_once() {
             .map(|(_, id, _)| id)
             .collect();
         assert_eq!(ids.len(), arrivals, "{ids:?}");
-        let waiting = Messages::of_store(&late).list(None, 99, clock::unix_time()).await;
+        let waiting = late.outbox().list(None, 99, clock::unix_time()).await;
         assert_eq!(waiting.unwrap().rows.len(), 0, "each was received");
     }
 }

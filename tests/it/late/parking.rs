@@ -165,9 +165,13 @@ async fn a_parked_result_that_another_replica_has_removed_is_forgotten() {
         session: None,
         described: None,
     };
-    let posted = late.post_result(&named, "1".to_owned(), false, None).await.unwrap();
+    let posted = late
+        .calls()
+        .post_result(&named, "1".to_owned(), false, None)
+        .await
+        .unwrap();
     assert!(matches!(posted, PostOutcome::Parked { .. }), "{posted:?}");
-    assert!(late.awaited_calls(caller).has_call(ID.as_bytes()));
+    assert!(late.calls().awaited_calls(caller).has_call(ID.as_bytes()));
     let (principal, now) = (*named.service.principal.as_bytes(), clock::unix_time());
     let parked = ledger.list_after(RecordKind::Parked, principal, 0, 9, now).await;
     let (_, record) = parked.unwrap().remove(0);
@@ -178,7 +182,7 @@ async fn a_parked_result_that_another_replica_has_removed_is_forgotten() {
     ledger.commit(vec![remove], now).await.unwrap();
     drop(spawn(late.clone().run_upkeep()));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(late.awaited_calls(caller).is_empty());
+    assert!(late.calls().awaited_calls(caller).is_empty());
 }
 
 /// Returns the events of an answer with a call: all but the last, and the last.

@@ -6,7 +6,7 @@
 use antiphon::{
     auth::WebhookKey,
     clock::{now, unix_time},
-    late::{Messages, ServiceSettings, ToolSettings},
+    late::{ServiceSettings, ToolSettings},
     repair::Tier,
 };
 use serde_json::{Value, json};
@@ -304,9 +304,7 @@ impl Scene<'_> {
 
     /// Returns the number of cancels that are stored.
     async fn cancels(&self) -> usize {
-        let page = Messages::of_store(&self.world.shared.late)
-            .list(None, 1_000, unix_time())
-            .await;
+        let page = self.world.shared.late.outbox().list(None, 1_000, unix_time()).await;
         page.unwrap().rows.len()
     }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use antiphon::{
     auth::{Caller, Principal, TokenHash},
-    late::{CallQuery, LateSettings, ObservedCall, TaskCursor, TaskId, UserTasks},
+    late::{CallQuery, LateSettings, ObservedCall, TaskCursor, TaskId},
     session::{LaneId, SessionStrength},
 };
 use serde_json::{Value, json};
@@ -322,7 +322,7 @@ async fn a_list_of_many_calls_has_every_task_once() {
             origin: None,
             is_emitted: true,
         };
-        late.record_calls(caller, [call]);
+        late.calls().record_calls(caller, [call]);
         // Only the last calls run. The others have their answer.
         if number < 600 {
             let lane = Some(LaneId::main_lanes(&caller, &id)[0]);
@@ -332,14 +332,14 @@ async fn a_list_of_many_calls_has_every_task_once() {
                 input_hash: [1; 32],
                 session: None,
             };
-            late.note_client_result(caller, lane, answered, None);
+            late.calls().note_client_result(caller, lane, answered, None);
         }
     }
     late.flush_updates().await;
     let (mut found, mut after) = (Vec::new(), Some(TaskCursor::Intents(0)));
     let mut pages = 0;
     while let Some(cursor) = after {
-        let page = UserTasks::of_store(&late).list(caller, cursor).await.unwrap();
+        let page = late.tasks().list(caller, cursor).await.unwrap();
         found.extend(page.rows.into_iter().map(|task| task.id));
         (after, pages) = (page.next, pages + 1);
     }

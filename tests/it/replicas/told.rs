@@ -6,7 +6,7 @@ use antiphon::{
     auth::{Caller, Principal},
     clock,
     late::{
-        CancelOutcome, CarryOver, Dispatcher, LateSettings, LateStore, ObservedCall, TaskLink, ToolSettings, UserTasks,
+        CancelOutcome, Dispatcher, LateSettings, LateStore, ObservedCall, TaskLink, ToolSettings,
         records::RecordedCallState,
     },
     ledger::Ledger,
@@ -208,7 +208,7 @@ impl Store {
         };
         let (late, writer) = over(&ledger, settings, Telemetry::default());
         drop((spawn(writer.run()), spawn(late.clone().run_upkeep())));
-        let dispatcher = Dispatcher::of_store(&late);
+        let dispatcher = late.dispatcher();
         let store = Self { late, dispatcher };
         store.late.callers().mark_verified(store.caller());
         store.late.flush_updates().await;
@@ -238,7 +238,7 @@ impl Store {
             origin: None,
             is_emitted: true,
         };
-        self.late.record_calls(self.caller(), [call]);
+        self.late.calls().record_calls(self.caller(), [call]);
         self.late.flush_updates().await;
     }
 
@@ -256,7 +256,7 @@ pub(crate) async fn a_conversation_that_goes_on_at_the_other_replica_is_not_canc
         let ledger = SwitchableLedger::shared(true);
         let (one, other) = (Store::over(&ledger).await, Store::over(&ledger.replica()).await);
         one.calls().await;
-        one.late.note_session_closed(one.caller(), "s1");
+        one.late.calls().note_session_closed(one.caller(), "s1");
         one.late.flush_updates().await;
         if goes_on {
             let request = (other.caller(), other.lane());
@@ -293,9 +293,7 @@ pub(crate) async fn one_of_two_new_conversations_gets_the_result() {
     ] {
         let (caller, by) = (store.caller(), clock::now() + secs(1));
         let lane = LaneId::main_lanes(&caller, session)[0];
-        let reserved = CarryOver::of_store(&store.late)
-            .reserve(caller, lane, &[[7; 32]], by)
-            .await;
+        let reserved = store.late.carry_over().reserve(caller, lane, &[[7; 32]], by).await;
         takers.push(reserved.map(|names| names.len()));
     }
     assert_eq!(takers, [Ok(1), Ok(0)], "conversations that take the result");
@@ -311,10 +309,10 @@ pub(crate) async fn a_task_link_of_one_replica_opens_the_page_of_the_other() {
         may_resolve: false,
         expires_at: clock::unix_time() + secs(3_600),
     };
-    let made = UserTasks::of_store(&one.late).make_link(link).await.unwrap().unwrap();
-    let tasks = UserTasks::of_store(&other.late);
+    let made = one.late.tasks().make_link(link).await.unwrap().unwrap();
+    let tasks = other.late.tasks();
     let opens = async || tasks.find_link(&made.secret).await.unwrap().is_some();
     assert!(opens().await, "the link opens nothing");
-    let revoked = UserTasks::of_store(&one.late).revoke_link(None, made.link).await;
+    let revoked = one.late.tasks().revoke_link(None, made.link).await;
     assert!(revoked.unwrap() && !opens().await, "the link was revoked");
 }

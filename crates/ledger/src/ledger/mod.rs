@@ -105,6 +105,17 @@ impl RecordKey {
         let principal = *principal.as_bytes();
         Self { kind, principal, name }
     }
+
+    /// Returns the owner of the record.
+    pub const fn owner(&self) -> Principal {
+        Principal::from_bytes(self.principal)
+    }
+
+    /// Returns the key of another kind of record, of the same owner and name.
+    #[must_use]
+    pub const fn with_kind(self, kind: RecordKind) -> Self {
+        Self { kind, ..self }
+    }
 }
 
 impl fmt::Debug for RecordKey {

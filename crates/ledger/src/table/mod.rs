@@ -14,6 +14,7 @@
 
 mod daily_writes;
 mod decided_table;
+mod records;
 mod row;
 mod row_set;
 mod row_sets;
@@ -27,6 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use daily_writes::DailyWrites;
 pub use decided_table::{DecidedRow, DecidedTable};
+pub use records::{RecordValue, Records, Stored};
 use row::{Entry, Seen, renewal_steps};
 pub use row::{RowChange, RowWrite, StoredRow};
 pub use row_set::{RowSet, SetChange, SetRow};

@@ -70,7 +70,7 @@ pub(in crate::api::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) 
                 overrun,
             })
             .collect(),
-        outstanding: late.waiting_total(),
+        outstanding: late.calls().waiting_total(),
         services: late.services().len(),
         recent: telemetry
             .dashboard_feed()

@@ -5,7 +5,7 @@ use http::{header::AUTHORIZATION, request::Parts};
 use crate::{
     api::ledger_api::{LedgerApi, single_header},
     api::{Problem, ProblemCode},
-    late::{TaskLink, TaskSecret, UserTasks},
+    late::{TaskLink, TaskSecret},
     server::ClientConnection,
 };
 
@@ -29,7 +29,7 @@ pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink,
     let bearer = single_header(&head.headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     let secret = bearer.and_then(TaskSecret::parse);
     let secret = secret.ok_or(ProblemCode::NotFound)?;
-    let found = UserTasks::of_store(&api.late).find_link(&secret).await?;
+    let found = api.late.tasks().find_link(&secret).await?;
     found.ok_or(Problem::from_code(ProblemCode::NotFound))
 }
 

@@ -18,7 +18,7 @@ use crate::{
     api::{ApiBody, Problem, ProblemCode, json::json_response},
     auth::Caller,
     clock,
-    late::{LINK_TTL_MAX, TaskLink, UserTasks},
+    late::{LINK_TTL_MAX, TaskLink},
     wire::json::JsonKind,
 };
 
@@ -50,7 +50,7 @@ pub(in crate::api::ledger_api) async fn make_task_link(
     body: &[u8],
 ) -> Result<Response<ApiBody>, Problem> {
     let ttl = read_ttl(body)?;
-    let tasks = UserTasks::of_store(&api.late);
+    let tasks = api.late.tasks();
     if !tasks.may_have_link(owner) {
         return Err(ProblemCode::SeveralPeople.into());
     }
@@ -84,7 +84,7 @@ pub(in crate::api::ledger_api) async fn revoke_task_link(
     let Some(link) = parse_delivery_id(link) else {
         return Err(unknown);
     };
-    if UserTasks::of_store(&api.late).revoke_link(Some(owner), link).await? {
+    if api.late.tasks().revoke_link(Some(owner), link).await? {
         Ok(json_response(StatusCode::OK, &RevokedLinkView { revoked: true }))
     } else {
         Err(unknown)

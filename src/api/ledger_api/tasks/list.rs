@@ -10,7 +10,7 @@ use crate::{
         task_cursor::write_cursor,
     },
     api::{ApiBody, Problem, ProblemCode, json::json_response},
-    late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState, UserTasks},
+    late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState},
 };
 
 /// Lists the tasks of a link's owner: what runs, waits, was cancelled, or has an unknown outcome
@@ -25,7 +25,7 @@ pub(in crate::api::ledger_api) async fn list_tasks(
     link: &TaskLink,
     after: TaskCursor,
 ) -> Result<Response<ApiBody>, Problem> {
-    let page = UserTasks::of_store(&api.late).list(link.owner, after).await?;
+    let page = api.late.tasks().list(link.owner, after).await?;
     let views = page
         .rows
         .into_iter()
@@ -51,7 +51,7 @@ pub(in crate::api::ledger_api) async fn ack_task(
 ) -> Result<Response<ApiBody>, Problem> {
     let name = task.strip_prefix(b"call_").and_then(parse_delivery_id);
     let name = name.ok_or(ProblemCode::NotFound)?;
-    if api.late.ack_result(link.owner, name).await? {
+    if api.late.calls().ack_result(link.owner, name).await? {
         Ok(json_response(StatusCode::OK, &AckedView::ACKED))
     } else {
         Err(ProblemCode::NotFound.into())
@@ -98,10 +98,7 @@ pub(in crate::api::ledger_api) async fn resolve_task(
     let Some(id) = id else {
         return Err(unknown);
     };
-    match UserTasks::of_store(&api.late)
-        .resolve(link.owner, id, resolution)
-        .await?
-    {
+    match api.late.intents().resolve_own(link.owner, id, resolution).await? {
         ResolveOutcome::Resolved(state) => {
             // A warning, so that the decision of a human is logged at most levels.
             tracing::warn!(intent = %id, state = state.label(), "a person resolved the unknown outcome of an intent");

@@ -14,7 +14,6 @@ use http::{Response, request::Parts};
 use super::{LedgerApi, LedgerReader, collect_body, operation::LedgerOperation};
 use crate::{
     api::{ApiBody, Problem, ProblemCode},
-    late::UserTasks,
     upstream::BoxedBody,
 };
 use links::{make_task_link, revoke_task_link};
@@ -38,7 +37,7 @@ pub(super) async fn answer_request(
     reader: LedgerReader,
 ) -> Result<Response<ApiBody>, Problem> {
     let not_found = || Problem::from_code(ProblemCode::NotFound);
-    if !UserTasks::of_store(&api.late).has_page() {
+    if !api.late.tasks().has_page() {
         return Err(not_found());
     }
     access::check_connection(head)?;
