@@ -28,7 +28,7 @@ pub(in crate::proxy) struct GivenResults {
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct OpenCallRecords(HashMap<CallKey, OpenCallRecord>);
 
-/// What the ledger has of an open call.
+/// The records of one open call, as far as the ledger has them.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct OpenCallRecord {
     /// The result that an earlier request has pinned to it.

@@ -65,7 +65,7 @@ pub struct SetPolicy {
 pub enum ReadEffort {
     /// The set is read unless it is known. After a failed read the next ones fail at once, for 5 seconds.
     Usual,
-    /// As usual, but it does not matter that a read has failed.
+    /// The set is read unless it is known, even if a read has failed a moment ago.
     Patient,
     /// The set of a shared ledger is read even if it is known: another process may have changed it before this one was told.
     Fresh,
