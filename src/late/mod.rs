@@ -125,7 +125,7 @@ impl LateStore {
         let cancels = Cancels::new(&parts, &outbox, Participants::new(of_cancels));
         let of_all: [Box<dyn ChangeParticipant>; 4] = [
             Box::new(IntentsOfCalls(Arc::clone(&parts))),
-            Box::new(events),
+            Box::new(events.clone()),
             Box::new(cancels.clone()),
             Box::new(feed.clone()),
         ];
@@ -136,7 +136,7 @@ impl LateStore {
             carry_over: CarryOver::new(&calls),
             compactions: Compactions::new(&parts),
             intents: Intents::new(&parts, &calls, &readers, participants),
-            dispatching: Dispatching::new(&parts, &outbox, &cancels),
+            dispatching: Dispatching::new(&parts, &outbox, &cancels, events),
             operator_lists: OperatorLists::new(&parts, &calls),
             tasks: UserTasks::new(&parts),
             calls,

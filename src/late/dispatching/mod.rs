@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     LateError,
     cancels::{CancelReply, Cancels, PreparedCancel},
-    events::{self, JudgedEvent},
+    events::{Events, JudgedEvent},
     outbox::{self, DueMessage, Outbox, pause_after},
     parts::LateParts,
     records::{EventKind, EventSubject, OutgoingRecord, Purpose, RecordedCall, message_id},
@@ -45,6 +45,7 @@ pub(super) struct Dispatching {
     parts: Arc<LateParts>,
     outbox: Outbox,
     cancels: Cancels,
+    events: Events,
 }
 
 /// A message that is ready to be sent.
@@ -83,11 +84,12 @@ pub enum SendOutcome {
 }
 
 impl Dispatching {
-    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox, cancels: &Cancels) -> Arc<Self> {
+    pub(super) fn new(parts: &Arc<LateParts>, outbox: &Outbox, cancels: &Cancels, events: Events) -> Arc<Self> {
         Arc::new(Self {
             parts: Arc::clone(parts),
             outbox: outbox.clone(),
             cancels: cancels.clone(),
+            events,
         })
     }
 
@@ -408,7 +410,7 @@ impl Dispatching {
             return Ok(None);
         };
         let principal = record.key.owner();
-        match events::judge(&self.parts, principal, webhook, event, now).await? {
+        match self.events.judge(principal, webhook, event, now).await? {
             JudgedEvent::True(body) => Ok(Some(Addressed {
                 url: webhook.url.clone(),
                 keys: vec![webhook.key.clone()],

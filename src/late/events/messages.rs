@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::Events;
 use crate::{
     auth::Principal,
     clock::rfc3339_date,
@@ -25,72 +26,74 @@ pub(in crate::late) enum JudgedEvent {
     Untrue,
 }
 
-/// Judges an event of a principal.
-pub(in crate::late) async fn judge(
-    parts: &LateParts,
-    principal: Principal,
-    webhook: &Webhook,
-    (kind, subject, made_at): (EventKind, EventSubject, Moment),
-    now: Moment,
-) -> Result<JudgedEvent, LateError> {
-    let (data, account, happened_at) = match subject {
-        EventSubject::Call(name) => {
-            let Some(call) = parts.calls.read(RecordedCall::key(principal, name), now).await? else {
-                return Ok(JudgedEvent::Untrue);
-            };
-            let call = call.value;
-            if kind == EventKind::Expired {
-                if !matching::is_running(&call) {
+impl Events {
+    /// Judges an event of a principal.
+    pub(in crate::late) async fn judge(
+        &self,
+        principal: Principal,
+        webhook: &Webhook,
+        (kind, subject, made_at): (EventKind, EventSubject, Moment),
+        now: Moment,
+    ) -> Result<JudgedEvent, LateError> {
+        let (data, account, happened_at) = match subject {
+            EventSubject::Call(name) => {
+                let Some(call) = self.parts.calls.read(RecordedCall::key(principal, name), now).await? else {
                     return Ok(JudgedEvent::Untrue);
+                };
+                let call = call.value;
+                if kind == EventKind::Expired {
+                    if !matching::is_running(&call) {
+                        return Ok(JudgedEvent::Untrue);
+                    }
+                    // A heartbeat has extended it.
+                    if call.deadline > now {
+                        return Ok(JudgedEvent::Later(call.deadline));
+                    }
                 }
-                // A heartbeat has extended it.
-                if call.deadline > now {
-                    return Ok(JudgedEvent::Later(call.deadline));
+                let content = if webhook.has_content && kind == EventKind::Settled {
+                    self.parts.posted_content(principal, name, now).await?
+                } else {
+                    None
+                };
+                let happened_at = match (kind, &call.posted) {
+                    (EventKind::Expired, _) => call.deadline,
+                    (EventKind::Settled, Some(posted)) => posted.posted_at,
+                    _ => made_at,
+                };
+                let data = with_content(&of_call(&self.parts, principal, &call), content);
+                (data, call.account, happened_at)
+            }
+            EventSubject::Intent(name) => {
+                let key = IntentRecord::key(principal, name);
+                let Some(stored) = self.parts.intents.read(key, now).await? else {
+                    return Ok(JudgedEvent::Untrue);
+                };
+                match intent_rules::state_at(&stored.value, now) {
+                    IntentState::Unknown => {}
+                    state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.value.run.lease_until)),
+                    _ => return Ok(JudgedEvent::Untrue),
                 }
+                let data = json!({
+                    "intent": IntentId::of_key(&key).to_string(),
+                    "owner": self.parts.owner_of(principal).to_string(),
+                    "tool": String::from_utf8_lossy(&stored.value.tool),
+                    "service": stored.value.run.service,
+                    "since": rfc3339_date(stored.value.run.claimed_at),
+                });
+                (data.to_string(), stored.value.account, stored.value.run.lease_until)
             }
-            let content = if webhook.has_content && kind == EventKind::Settled {
-                parts.posted_content(principal, name, now).await?
-            } else {
-                None
-            };
-            let happened_at = match (kind, &call.posted) {
-                (EventKind::Expired, _) => call.deadline,
-                (EventKind::Settled, Some(posted)) => posted.posted_at,
-                _ => made_at,
-            };
-            let data = with_content(&of_call(parts, principal, &call), content);
-            (data, call.account, happened_at)
+        };
+        // The configuration may have changed since the event was stored.
+        if !webhook.reaches(Principal::from_bytes(account)) {
+            return Ok(JudgedEvent::Untrue);
         }
-        EventSubject::Intent(name) => {
-            let key = IntentRecord::key(principal, name);
-            let Some(stored) = parts.intents.read(key, now).await? else {
-                return Ok(JudgedEvent::Untrue);
-            };
-            match intent_rules::state_at(&stored.value, now) {
-                IntentState::Unknown => {}
-                state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.value.run.lease_until)),
-                _ => return Ok(JudgedEvent::Untrue),
-            }
-            let data = json!({
-                "intent": IntentId::of_key(&key).to_string(),
-                "owner": parts.owner_of(principal).to_string(),
-                "tool": String::from_utf8_lossy(&stored.value.tool),
-                "service": stored.value.run.service,
-                "since": rfc3339_date(stored.value.run.claimed_at),
-            });
-            (data.to_string(), stored.value.account, stored.value.run.lease_until)
-        }
-    };
-    // The configuration may have changed since the event was stored.
-    if !webhook.reaches(Principal::from_bytes(account)) {
-        return Ok(JudgedEvent::Untrue);
+        let timestamp = rfc3339_date(happened_at);
+        let body = format!(
+            r#"{{"type":"{}","timestamp":"{timestamp}","data":{data}}}"#,
+            kind.label()
+        );
+        Ok(JudgedEvent::True(body))
     }
-    let timestamp = rfc3339_date(happened_at);
-    let body = format!(
-        r#"{{"type":"{}","timestamp":"{timestamp}","data":{data}}}"#,
-        kind.label()
-    );
-    Ok(JudgedEvent::True(body))
 }
 
 /// Adds a content to an object, in its own bytes.

@@ -5,7 +5,7 @@
 
 mod messages;
 
-pub(super) use messages::{JudgedEvent, judge};
+pub(super) use messages::JudgedEvent;
 
 use std::{future::ready, sync::Arc};
 
