@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{LateError, LateFeatures, calls::delivery_value, contents, feed::SettledEvent};
+use super::{LateError, LateFeatures, contents, feed::SettledEvent, records::delivery_value};
 use crate::{
     auth::Principal,
     clock,

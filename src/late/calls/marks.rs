@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Calls, CallsState, posted_results::delivery_value};
-use crate::table::RecordValue;
+use super::{Calls, CallsState};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -11,13 +10,13 @@ use crate::{
         LateError,
         changes::LateChange,
         matching,
-        records::{CallQuery, RecordedCall, RecordedCallState},
+        records::{CallQuery, RecordedCall, RecordedCallState, delivery_value},
         update::{LateUpdate, call_subject},
     },
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
     repair::contains_result,
     session::LaneId,
-    table::Stored,
+    table::{RecordValue, Stored},
     telemetry::dashboard::LateCallLabel,
     writer::Subject,
 };

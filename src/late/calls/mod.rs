@@ -18,7 +18,6 @@ pub use awaited_calls::AwaitedCalls;
 pub use carry_over::CarryOver;
 pub use observed::{FoundResult, ObservedCall};
 pub(super) use parking::settle_and_expire;
-pub(super) use posted_results::delivery_value;
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
 pub use queries::{CallFilter, FoundCall, NamedCallRecord};
 pub use read_result::ReadResult;

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Principal,
+    late::records::delivery_value,
     ledger::{Moment, Record, RecordKind, RecordName, RecordOwners, Unread},
     table::{
         ReadEffort, RowSet, RowSets, SetChange, SetDepth, SetMemory, SetPolicy, SetRow, StoredRow, TableParts,
@@ -28,16 +29,6 @@ struct PostedRow {
     until: Moment,
     /// The hash of a client's own result that contains it already.
     contained_in: Option<u64>,
-}
-
-/// The value of a delivery record: the format version, the kind, and its state. The key contains everything else.
-pub(in crate::late) mod delivery_value {
-    use bytes::Bytes;
-
-    /// A result that waits for its caller.
-    pub(in crate::late) const WAITING: Bytes = Bytes::from_static(&[1, 4]);
-    /// A result that the caller has received. It may still belong into another branch of the conversation.
-    pub(in crate::late) const RECEIVED: Bytes = Bytes::from_static(&[1, 5]);
 }
 
 impl PostedResults {

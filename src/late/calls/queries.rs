@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Calls, FoundResult, posted_results::delivery_value, read_result::ReadResult};
+use super::{Calls, FoundResult, read_result::ReadResult};
 use crate::{
     auth::Caller,
     clock,
@@ -13,7 +13,7 @@ use crate::{
         contents::{NamedResult, posted_call, whole_content},
         matching,
         page::{ListCursor, Page, PageScan},
-        records::{CallQuery, RecordedCall, call_names},
+        records::{CallQuery, RecordedCall, call_names, delivery_value},
     },
     ledger::{
         LedgerError, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all,

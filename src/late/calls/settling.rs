@@ -3,7 +3,7 @@
 //! A result is durable before the service gets its answer, if the ledger survives a restart. Each change of a call
 //! names the version that was read. Of several posts at once, exactly one becomes the result.
 
-use super::{Calls, posted_results::delivery_value};
+use super::Calls;
 use crate::{
     auth::Principal,
     clock,
@@ -14,7 +14,7 @@ use crate::{
         named_calls::MatchedCall,
         records::{
             PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent, call_names,
-            retention::retained_until,
+            delivery_value, retention::retained_until,
         },
         service::{Service, ServiceReach},
     },

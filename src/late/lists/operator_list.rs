@@ -12,11 +12,13 @@ use crate::{
     clock,
     late::{
         LateError,
-        calls::{Calls, delivery_value},
+        calls::Calls,
         matching,
         page::{ListCursor, Page, PageScan},
         parts::LateParts,
-        records::{ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult, call_names},
+        records::{
+            ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult, call_names, delivery_value,
+        },
     },
     ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
     repair::Tier,

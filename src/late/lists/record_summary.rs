@@ -1,10 +1,7 @@
 //! Summaries of stored records for `antiphon store`: call, tool, session and state, never content.
 
 use crate::{
-    late::{
-        calls::delivery_value,
-        records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult},
-    },
+    late::records::{IntentRecord, OutgoingRecord, ParkedResult, RecordedCall, RefusedResult, delivery_value},
     ledger::{Record, RecordKey, RecordKind},
     printable::printable_name,
     table::RecordValue,

@@ -5,6 +5,7 @@ pub(super) mod bytes;
 pub(super) mod call_names;
 mod call_state;
 mod calls;
+pub(super) mod delivery_value;
 mod event_kind;
 mod intent_names;
 pub(super) mod intent_rules;

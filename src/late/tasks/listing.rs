@@ -8,11 +8,10 @@ use crate::{
     clock,
     late::{
         LateError,
-        calls::delivery_value,
         contents::whole_content,
         matching,
         page::{ListCursor, Page, PageScan},
-        records::{IntentId, IntentRecord, IntentState, RecordedCall, RecordedCallState, intent_rules},
+        records::{IntentId, IntentRecord, IntentState, RecordedCall, RecordedCallState, delivery_value, intent_rules},
     },
     ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
     table::{RecordValue, Stored},

@@ -57,6 +57,38 @@ const ONE_PLACE: &[(&str, &str)] = &[
     ("ANTIPHON_", "src/config"),
 ];
 
+/// The files of the exchange that know late results. The rest of its room meets them at two hooks.
+const MEETS_LATE: [&str; 2] = ["src/proxy/late_results/", "src/proxy/data_path.rs"];
+/// The file that gets the handle of late results from the application.
+const HANDS_LATE_OVER: &str = "src/proxy/service.rs";
+
+/// The features of late results: each a folder or a file of `src/late` with a state of its own.
+const LATE_FEATURES: [&str; 11] = [
+    "calls",
+    "cancels",
+    "compactions",
+    "dispatching",
+    "events",
+    "feed",
+    "intents",
+    "lists",
+    "outbox",
+    "readers",
+    "tasks",
+];
+
+/// The features of late results that name another one, with the reason. All others meet in records and in changes.
+const NAMED_FEATURES: &[(&str, &str, &str)] = &[
+    ("cancels", "outbox", "a cancel is a message"),
+    ("dispatching", "cancels", "it asks what a message says when it is due"),
+    ("dispatching", "events", "it asks what a message says when it is due"),
+    ("dispatching", "outbox", "it sends the messages"),
+    ("events", "outbox", "an event is a message"),
+    ("intents", "calls", "a holder's result is the result of its call"),
+    ("intents", "readers", "a claim depends on who reads results"),
+    ("lists", "calls", "they list calls"),
+];
+
 /// Most lines of a file whose header does not say why it is one file.
 const LINES_MAX: usize = 800;
 /// The words with which the header of a longer file gives its reason.
@@ -179,6 +211,60 @@ fn lower_rooms_do_not_use_the_configuration() {
             source.path
         );
     }
+}
+
+#[test]
+fn the_exchange_meets_late_results_at_its_hooks() {
+    let all = ["late".to_owned()];
+    let in_exchange = |source: &Source| source.path.starts_with("src/proxy/");
+    let mut meetings: Vec<String> = Vec::new();
+    for source in sources().into_iter().filter(in_exchange) {
+        if !named_rooms(&source.code, &all).is_empty() {
+            meetings.push(source.path);
+        }
+    }
+    let is_known = |path: &String| MEETS_LATE.iter().any(|place| path.starts_with(place)) || path == HANDS_LATE_OVER;
+    assert!(meetings.iter().all(is_known), "{meetings:?}");
+    assert!((3..=6).contains(&meetings.len()), "{meetings:?}");
+}
+
+#[test]
+fn the_features_of_late_results_name_no_other() {
+    let mut named = BTreeSet::new();
+    for source in sources().iter().filter(|source| source.room == "late") {
+        let inner = source.path.trim_start_matches("src/late/");
+        let own = inner.split('/').next().unwrap().trim_end_matches(".rs");
+        if !LATE_FEATURES.contains(&own) {
+            continue;
+        }
+        // In a feature's own file, and in the `mod.rs` of its folder, `super` is the room.
+        let is_top = !inner.contains('/') || inner.ends_with("/mod.rs");
+        let uses = source
+            .code
+            .split("use ")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(';'));
+        let of_room = uses.map(|(path, _)| path).filter(|path| {
+            let is_room = path.contains("late::") || (is_top && path.starts_with("super::"));
+            is_room || path.starts_with("super::super::")
+        });
+        for path in of_room {
+            let others = LATE_FEATURES.iter().filter(|feature| **feature != own);
+            named.extend(
+                others
+                    .filter(|feature| names(path, feature))
+                    .map(|feature| (own.to_owned(), *feature)),
+            );
+        }
+    }
+    let known: BTreeSet<(String, &str)> = NAMED_FEATURES
+        .iter()
+        .map(|(own, other, _)| ((*own).to_owned(), *other))
+        .collect();
+    assert_eq!(
+        named, known,
+        "a feature of late results meets another one in records and changes"
+    );
 }
 
 pub(crate) fn sources() -> Vec<Source> {
