@@ -34,7 +34,7 @@ use crate::{
 pub enum SetMemory {
     /// This number of sets.
     Sets(u64),
-    /// This number of bytes: those of [`StoredRow::byte_len`], and 192 for each set and row.
+    /// This number of bytes: those of [`StoredRow::byte_len`](super::StoredRow::byte_len), and 192 for each set and row.
     Bytes(u64),
 }
 
