@@ -79,7 +79,7 @@ impl PostedResults {
     pub(super) fn note_contained(&self, principal: Principal, name: RecordName, answer: u64) {
         let contained_in = Some(answer);
         self.0.change(principal, name, |known| match known {
-            Some(known) => SetChange::Put(PostedRow { contained_in, ..*known }),
+            Some(known) => SetChange::Mark(PostedRow { contained_in, ..*known }),
             None => SetChange::Keep,
         });
     }

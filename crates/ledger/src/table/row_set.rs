@@ -37,6 +37,8 @@ pub enum SetChange<V> {
     Keep,
     /// This is the row now.
     Put(V),
+    /// This is the row, with a mark that only memory has. What a read finds in the ledger is newer all the same.
+    Mark(V),
     /// There is no row any more. A read that began before finds it until this time at the latest.
     Remove(Moment),
 }
@@ -195,16 +197,19 @@ impl<V: SetRow> RowSet<V> {
 
     /// Changes a row.
     pub(super) fn change_row(&mut self, name: RecordName, change: impl FnOnce(Option<&V>) -> SetChange<V>) {
-        let (row, until) = match change(self.get(&name)) {
+        let (until, row, is_own_change) = match change(self.get(&name)) {
             SetChange::Keep => return,
-            SetChange::Put(row) => {
-                let until = row.until();
-                (Some(row), until)
-            }
-            SetChange::Remove(until) => (None, until),
+            SetChange::Put(row) => (row.until(), Some(row), true),
+            SetChange::Mark(row) => (row.until(), Some(row), false),
+            SetChange::Remove(until) => (until, None, true),
         };
-        self.own_changes = self.own_changes.wrapping_add(1);
-        let changed_by = self.own_changes;
+        self.own_changes = self.own_changes.wrapping_add(u64::from(is_own_change));
+        let changed_before = self.rows.get(&name).map_or(0, |entry| entry.changed_by);
+        let changed_by = if is_own_change {
+            self.own_changes
+        } else {
+            changed_before
+        };
         self.remove(&name);
         self.insert(name, SetEntry { row, changed_by, until });
     }
@@ -402,8 +407,9 @@ pub(super) mod tests {
         assert_eq!(known(&set), (vec![3, 4, 5], 2));
         change(&mut set, 1, SetChange::Put(OddOrEven(1)));
         assert_eq!(known(&set), (vec![1, 3, 4, 5], 3));
-        // The next read is newer than all of them.
+        // The next read is newer than all of them, also if a mark is set during it.
         let mut read = set.begin_read(stamp(), true).unwrap();
+        change(&mut set, 2, SetChange::Mark(OddOrEven(7)));
         read.found = found(&[2]);
         set.end_read(read);
         assert_eq!(known(&set), (vec![2], 0));
