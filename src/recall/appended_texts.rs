@@ -159,7 +159,7 @@ impl SetRow for TextRow {
 /// The texts of callers, and of requests that no provider has accepted yet.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    texts: RowSets<TextRow>,
+    rows: RowSets<TextRow>,
     /// The texts that requests of this process have stored. A removal may still be on its way to the ledger, and a set that
     /// is read meanwhile finds the record.
     unaccepted: DigestCache<(Principal, Anchor), OwnText>,
@@ -200,7 +200,7 @@ impl AppendedTexts {
             owners,
         };
         Self {
-            texts: RowSets::new(parts, callers, policy),
+            rows: RowSets::new(parts, callers, policy),
             unaccepted: DigestCache::new(UNACCEPTED_MAX, Lifetime::SinceWrite(UNACCEPTED_TTL)),
         }
     }
@@ -218,12 +218,12 @@ impl AppendedTexts {
 impl RecallStore {
     /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
     pub fn may_have_texts(&self, caller: Caller) -> bool {
-        self.0.appended.texts.may_have(caller.principal())
+        self.0.appended.rows.may_have(caller.principal())
     }
 
     /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
     pub fn has_texts(&self, caller: Caller) -> bool {
-        self.0.appended.texts.has_known(caller.principal())
+        self.0.appended.rows.has_known(caller.principal())
     }
 
     /// Returns the texts that were appended to messages with these anchors.
@@ -245,7 +245,7 @@ impl RecallStore {
             ReadEffort::Usual
         };
         let appended = &self.0.appended;
-        let found = appended.texts.find(caller.principal(), anchors, effort, deadline);
+        let found = appended.rows.find(caller.principal(), anchors, effort, deadline);
         let found = self.0.count_unread(found.await)?;
         let is_removed = |anchor: &Anchor, row: &TextRow| {
             let own = appended.own_text(caller, *anchor);
@@ -258,7 +258,7 @@ impl RecallStore {
     /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
     /// another process may have sent one before this one was told of it.
     pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-        let texts = &self.0.appended.texts;
+        let texts = &self.0.appended.rows;
         self.0
             .count_unread(texts.load(caller.principal(), ReadEffort::Fresh, deadline).await)
     }
@@ -284,7 +284,7 @@ impl RecallStore {
             return Some((Arc::clone(stored), false));
         }
         let texts = &self.0.appended;
-        texts.texts.note_principal(caller.principal());
+        texts.rows.note_principal(caller.principal());
         let made_at = clock::unix_time();
         let own = TextRow {
             appended: Arc::new(appended),
@@ -313,7 +313,7 @@ impl RecallStore {
             }
         };
         let stored = Arc::clone(&row.appended);
-        texts.texts.change(caller.principal(), anchor, |_| SetChange::Put(row));
+        texts.rows.change(caller.principal(), anchor, |_| SetChange::Put(row));
         if is_new {
             texts.note_own(caller, anchor, RequestState::Sent, made_at);
         }
@@ -329,7 +329,7 @@ impl RecallStore {
         // No removal concerns one that a provider has accepted, or that another process has stored.
         let is_lasting = |row: &TextRow| row.is_accepted || own.is_some_and(|own| !own.is_row(row));
         let lasts = |set: &RowSet<TextRow>| set.get(&anchor).is_some_and(is_lasting);
-        let is_known = self.0.ledger.is_exclusive() || texts.texts.look(principal, lasts).unwrap_or_default();
+        let is_known = self.0.ledger.is_exclusive() || texts.rows.look(principal, lasts).unwrap_or_default();
         if is_known && !was_removed {
             return;
         }
@@ -355,7 +355,7 @@ impl RecallStore {
             let steps = replace.into_iter().chain([insert]);
             self.0.writer.queue_writes(steps.collect());
         }
-        texts.texts.change(principal, anchor, |_| SetChange::Put(row));
+        texts.rows.change(principal, anchor, |_| SetChange::Put(row));
     }
 
     /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
@@ -375,7 +375,7 @@ impl RecallStore {
         }
         let gone_at = clock::unix_time() + UNACCEPTED_TTL;
         texts
-            .texts
+            .rows
             .change(caller.principal(), anchor, |_| SetChange::Remove(gone_at));
         // One that a provider has accepted has a later version.
         self.0.writer.queue_write(CommitStep::Remove {
