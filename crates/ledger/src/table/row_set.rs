@@ -1,11 +1,6 @@
 //! The rows of one principal in memory: what reads of the ledger find, and what this process has changed since.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    time::Duration,
-};
-
-use tokio::time::Instant;
+use std::collections::{HashMap, hash_map::Entry};
 
 use antiphon_core::digest::DigestHashBuilder;
 
@@ -16,8 +11,6 @@ use crate::ledger::{ChangeStamp, MOMENT_MAX, Moment, Record, RecordName};
 const SET_ROWS_MAX: usize = 65_536;
 /// Bytes that a set and each of its rows count in addition to the bytes of the rows.
 const ROW_OVERHEAD_BYTES: usize = 192;
-/// The time after a failed read in which only patient requests read the set.
-const READ_COOLDOWN: Duration = Duration::from_secs(5);
 
 /// A row of a set.
 pub trait SetRow: StoredRow {
@@ -65,8 +58,6 @@ pub struct RowSet<V> {
     unfinished: Option<SetRead<V>>,
     /// The number of changes by this process.
     own_changes: u64,
-    /// The end of the cooldown after a failed read.
-    cooldown_end: Option<Instant>,
 }
 
 /// A row of a set, or its removal by this process: a read that began before may still find it.
@@ -115,7 +106,6 @@ impl<V> Default for RowSet<V> {
             reads: 0,
             unfinished: None,
             own_changes: 0,
-            cooldown_end: None,
         }
     }
 }
@@ -153,16 +143,6 @@ impl<V: SetRow> RowSet<V> {
     /// Returns `true` if this state of the ledger was read.
     pub(super) fn was_read_at(&self, stamp: ChangeStamp) -> bool {
         self.read_at == Some(stamp)
-    }
-
-    /// Returns `true` if a read has failed a moment ago.
-    pub(super) fn is_cooling(&self, now: Instant) -> bool {
-        self.cooldown_end.is_some_and(|end| now < end)
-    }
-
-    /// Notes that a read has failed.
-    pub(super) fn begin_cooldown(&mut self, now: Instant) {
-        self.cooldown_end = Some(now + READ_COOLDOWN);
     }
 
     /// Begins to read the set, or goes on with a read that a timeout has ended. Returns `None` if the set is known.
@@ -230,7 +210,7 @@ impl<V: SetRow> RowSet<V> {
         if self.last_read > read.number {
             return;
         }
-        (self.last_read, self.read_at, self.cooldown_end) = (read.number, read.stamp, None);
+        (self.last_read, self.read_at) = (read.number, read.stamp);
         let mut before = std::mem::take(&mut self.rows);
         (self.is_complete, self.bytes) = (read.is_complete, ROW_OVERHEAD_BYTES);
         (self.counted, self.next_expiry) = (0, MOMENT_MAX);
@@ -415,14 +395,15 @@ pub(super) mod tests {
         assert_eq!(known(&set), (vec![2], 0));
     }
 
+    fn name(number: usize) -> RecordName {
+        let mut name = [7; 32];
+        name[..8].copy_from_slice(&number.to_le_bytes());
+        name
+    }
+
     #[test]
     fn a_full_set_keeps_what_counts() {
         let mut set = RowSet::default();
-        let name = |number: usize| {
-            let mut name = [7; 32];
-            name[..8].copy_from_slice(&number.to_le_bytes());
-            name
-        };
         for number in 0..SET_ROWS_MAX {
             set.insert_read(name(number), OddOrEven(number.to_le_bytes()[0]));
         }

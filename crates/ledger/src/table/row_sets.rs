@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::time::{Instant, timeout_at};
@@ -28,6 +29,11 @@ use crate::{
     ledger::{Ledger, LedgerChanges, ROWS_MAX, RecordKey, RecordKind, RecordName, RecordOwners, Unread, read_by},
     principal::Principal,
 };
+
+/// The time after a failed read of a set in which only patient requests read it.
+const READ_COOLDOWN: Duration = Duration::from_secs(5);
+/// Principals in a cooldown. A forgotten one waits once more.
+const COOLDOWNS_MAX: u64 = 10_000;
 
 /// The most that all sets of a kind have in memory. A set that leaves is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +69,12 @@ pub struct SetPolicy {
 /// The effort of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadEffort {
-    /// The set is read unless it is known. After a failed read the next ones fail at once, for 5 seconds.
+    /// What is not known is read. After a failed read the next ones fail at once, for 5 seconds.
     Usual,
-    /// The set is read unless it is known, even if a read has failed a moment ago.
+    /// What is not known is read, also during that cooldown.
     Patient,
-    /// The set of a shared ledger is read even if it is known: another process may have changed it before this one was told.
+    /// As with patience, and the set of a shared ledger is read even if it is known: another process may have changed it
+    /// before this one was told.
     Fresh,
 }
 
@@ -79,6 +86,8 @@ pub struct RowSets<V> {
     callers: VerifiedCallers,
     policy: SetPolicy,
     sets: DigestCache<Principal, SharedSet<V>>,
+    /// The end of each principal's cooldown after a failed read. Not in its set, which may leave memory earlier.
+    cooldowns: DigestCache<Principal, Instant>,
 }
 
 type SharedSet<V> = Arc<Mutex<RowSet<V>>>;
@@ -105,6 +114,7 @@ impl<V: SetRow> RowSets<V> {
             callers: callers.clone(),
             policy,
             sets,
+            cooldowns: DigestCache::new(COOLDOWNS_MAX, Lifetime::SinceWrite(READ_COOLDOWN)),
         }
     }
 
@@ -114,7 +124,7 @@ impl<V: SetRow> RowSets<V> {
         let stamp = self.changes.stamp(principal);
         let known = stamp.and_then(|stamp| {
             let set = self.sets.get(&principal)?;
-            let set = lock_set(&set);
+            let set = lock_unexpired(&set);
             set.was_read_at(stamp).then(|| set.may_have_rows())
         });
         known.unwrap_or_else(|| self.policy.owners.may_have(self.policy.kind, principal))
@@ -133,9 +143,7 @@ impl<V: SetRow> RowSets<V> {
     /// Returns the answer of `look` about the principal's rows in memory. `None` if none are there.
     pub fn look<R>(&self, principal: Principal, look: impl FnOnce(&RowSet<V>) -> R) -> Option<R> {
         let set = self.sets.get(&principal)?;
-        let mut set = lock_set(&set);
-        set.forget_expired(clock::unix_time());
-        Some(look(&set))
+        Some(look(&lock_unexpired(&set)))
     }
 
     /// Returns the number of rows in memory that count, of all principals.
@@ -156,7 +164,7 @@ impl<V: SetRow> RowSets<V> {
     ///
     /// # Errors
     ///
-    /// [`Unread`] if the ledger fails or does not answer before the deadline. What memory has stays. Whoever asks counts it.
+    /// [`Unread`] if the ledger fails or does not answer before the deadline. What memory has stays. The caller counts the missed read.
     pub async fn load(&self, principal: Principal, effort: ReadEffort, deadline: Instant) -> Result<(), Unread> {
         self.load_set(principal, effort, deadline).await.map(drop)
     }
@@ -180,7 +188,7 @@ impl<V: SetRow> RowSets<V> {
         // question, so that a row that is stored meanwhile is not lost.
         let stamp = self.changes.stamp(principal);
         let set = self.sets.get_or_insert_with(&principal, Arc::default);
-        let begun = lock_set(&set).begin_read(stamp, is_fresh);
+        let begun = lock_unexpired(&set).begin_read(stamp, is_fresh);
         let Some(mut read) = begun else {
             return Ok(Some(set));
         };
@@ -188,21 +196,14 @@ impl<V: SetRow> RowSets<V> {
             self.update_set(principal, &set, |set| set.end_read(read));
             return Ok(Some(set));
         }
-        let is_cooling = effort == ReadEffort::Usual && lock_set(&set).is_cooling(clock::now());
-        let done = if is_cooling {
-            Err(Unread)
-        } else {
-            let done = timeout_at(deadline, self.read_rows(principal, &mut read)).await;
-            done.unwrap_or(Err(Unread))
-        };
-        self.update_set(principal, &set, |set| {
-            if done.is_ok() {
-                return set.end_read(read);
-            }
-            set.keep_unfinished(read);
-            if !is_cooling {
-                set.begin_cooldown(clock::now());
-            }
+        let done = self.try_read(principal, effort, async {
+            let rows = self.read_rows(principal, &mut read);
+            timeout_at(deadline, rows).await.unwrap_or(Err(Unread))
+        });
+        let done = done.await;
+        self.update_set(principal, &set, |set| match done {
+            Ok(()) => set.end_read(read),
+            Err(Unread) => set.keep_unfinished(read),
         });
         done.map(|()| Some(set))
     }
@@ -223,17 +224,15 @@ impl<V: SetRow> RowSets<V> {
         let Some(set) = self.load_set(principal, effort, deadline).await? else {
             return Ok(HashMap::new());
         };
-        let (mut found, missing) = lock_set(&set).find(names);
+        let (mut found, missing) = lock_unexpired(&set).find(names);
         if missing.is_empty() {
             return Ok(found);
         }
         let keys = missing
             .iter()
             .map(|name| RecordKey::new(self.policy.kind, principal, *name));
-        let Ok(records) = read_by(&*self.ledger, keys.collect(), deadline).await else {
-            self.update_set(principal, &set, |set| set.begin_cooldown(clock::now()));
-            return Err(Unread);
-        };
+        let read = read_by(&*self.ledger, keys.collect(), deadline);
+        let records = self.try_read(principal, effort, read).await?;
         let read: Vec<(RecordName, V)> = records.iter().flatten().filter_map(decode_row).collect();
         found.extend(read.iter().cloned());
         self.update_set(principal, &set, |set| {
@@ -267,6 +266,29 @@ impl<V: SetRow> RowSets<V> {
         }
     }
 
+    /// Reads, unless a read has failed a moment ago. A failure begins the cooldown, and a success ends it.
+    async fn try_read<T>(
+        &self,
+        principal: Principal,
+        effort: ReadEffort,
+        read: impl Future<Output = Result<T, Unread>>,
+    ) -> Result<T, Unread> {
+        let is_cooling = || self.cooldowns.get(&principal).is_some_and(|end| clock::now() < end);
+        if effort == ReadEffort::Usual && is_cooling() {
+            return Err(Unread);
+        }
+        let done = read.await;
+        match &done {
+            Ok(_) => drop(self.cooldowns.remove(&principal)),
+            Err(Unread) => self.begin_cooldown(principal),
+        }
+        done
+    }
+
+    fn begin_cooldown(&self, principal: Principal) {
+        self.cooldowns.insert(&principal, clock::now() + READ_COOLDOWN);
+    }
+
     /// Updates a set of the principal.
     fn update_set(&self, principal: Principal, set: &SharedSet<V>, update: impl FnOnce(&mut RowSet<V>)) {
         update(&mut lock_set(set));
@@ -279,6 +301,13 @@ impl<V: SetRow> RowSets<V> {
     }
 }
 
+/// Locks a set, and forgets the rows that have expired.
+fn lock_unexpired<V: SetRow>(set: &Mutex<RowSet<V>>) -> MutexGuard<'_, RowSet<V>> {
+    let mut set = lock_set(set);
+    set.forget_expired(clock::unix_time());
+    set
+}
+
 fn lock_set<V>(set: &Mutex<RowSet<V>>) -> MutexGuard<'_, RowSet<V>> {
     // A panic elsewhere leaves a set usable.
     set.lock().unwrap_or_else(PoisonError::into_inner)
@@ -286,12 +315,13 @@ fn lock_set<V>(set: &Mutex<RowSet<V>>) -> MutexGuard<'_, RowSet<V>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use bytes::Bytes;
 
     use super::*;
     use crate::{
-        ledger::{CommitStep, LedgerSettings, MOMENT_MAX, MemoryLedger},
+        ledger::{CommitStep, LedgerSettings, MOMENT_MAX, MemoryLedger, Moment, Record},
         table::{
+            StoredRow,
             row_set::tests::OddOrEven,
             tests::{NoCounter, STRANGER, WHO},
         },
@@ -300,13 +330,13 @@ mod tests {
 
     const KIND: RecordKind = RecordKind::Delivery;
 
-    struct Process {
-        sets: RowSets<OddOrEven>,
+    struct Process<V = OddOrEven> {
+        sets: RowSets<V>,
         callers: VerifiedCallers,
         ledger: Arc<dyn Ledger>,
     }
 
-    impl Process {
+    impl<V: SetRow> Process<V> {
         fn new(depth: SetDepth, memory: SetMemory) -> Self {
             let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]));
             let (writes, _) = writer(Arc::clone(&ledger), NoCounter);
@@ -341,7 +371,9 @@ mod tests {
             let by = clock::now() + Duration::from_secs(1);
             self.sets.load(WHO, effort, by).await
         }
+    }
 
+    impl Process {
         /// Returns the rows in memory, and the number of those that count.
         fn known(&self) -> (Vec<u8>, usize) {
             let known = self.sets.look(WHO, |set| {
@@ -368,11 +400,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_pages_are_read_or_only_the_latest_rows() {
         let rows = u16::try_from(ROWS_MAX).unwrap() + 10;
-        let all = Process::new(ALL.0, ALL.1);
+        let all = Process::<OddOrEven>::new(ALL.0, ALL.1);
         all.store(0..rows).await;
         all.load(ReadEffort::Usual).await.unwrap();
         assert_eq!(all.known().0.len(), usize::from(rows));
-        let latest = Process::new(SetDepth::Latest, SetMemory::Bytes(1024 * 1024));
+        let latest = Process::<OddOrEven>::new(SetDepth::Latest, SetMemory::Bytes(1024 * 1024));
         latest.store(0..rows).await;
         let by = clock::now() + Duration::from_secs(1);
         let names = [name_of(0), name_of(rows - 1), name_of(rows)];
@@ -388,7 +420,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_is_not_verified_reads_nothing() {
-        let process = Process::new(ALL.0, ALL.1);
+        let process = Process::<OddOrEven>::new(ALL.0, ALL.1);
         let key = RecordKey::new(KIND, STRANGER, name_of(1));
         let insert = CommitStep::insert_record(key, vec![1].into(), MOMENT_MAX);
         drop(process.ledger.commit(vec![insert], clock::unix_time()).await.unwrap());
@@ -402,7 +434,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_set_that_is_too_large_for_memory_is_found_all_the_same() {
-        let process = Process::new(SetDepth::Latest, SetMemory::Bytes(300));
+        let process = Process::<OddOrEven>::new(SetDepth::Latest, SetMemory::Bytes(300));
         process.store(0..10).await;
         process.sets.note_principal(WHO);
         let by = clock::now() + Duration::from_secs(1);
@@ -416,14 +448,72 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_failed_read_only_patient_requests_read() {
-        let process = Process::new(ALL.0, ALL.1);
-        process.store([1]).await;
+        let more = u16::try_from(ROWS_MAX).unwrap() + 10;
+        let small = SetMemory::Bytes(300);
+        for (depth, memory, rows, is_known) in [
+            (ALL.0, ALL.1, 1, true),
+            // The oldest row is read by its name.
+            (SetDepth::Latest, ALL.1, more, false),
+            // The set leaves memory at once.
+            (SetDepth::Latest, small, 10, false),
+        ] {
+            let process = Process::<OddOrEven>::new(depth, memory);
+            process.store(0..rows).await;
+            process.sets.note_principal(WHO);
+            let find = async |name, effort| {
+                process.sets.sets.evict();
+                let by = clock::now() + Duration::from_secs(1);
+                process.sets.find(WHO, &[name_of(name)], effort, by).await
+            };
+            process.sets.begin_cooldown(WHO);
+            assert!(find(rows - 1, ReadEffort::Usual).await.is_err(), "nothing is known");
+            find(rows - 1, ReadEffort::Patient).await.unwrap();
+            process.sets.begin_cooldown(WHO);
+            assert_eq!(
+                find(0, ReadEffort::Usual).await.is_ok(),
+                is_known,
+                "{depth:?} {memory:?}"
+            );
+            assert_eq!(find(0, ReadEffort::Patient).await.unwrap().len(), 1);
+            // A success ends the cooldown.
+            assert!(
+                is_known || find(0, ReadEffort::Usual).await.is_ok(),
+                "{depth:?} {memory:?}"
+            );
+        }
+    }
+
+    /// A row whose time has passed, although the ledger still has its record.
+    #[derive(Clone, Copy, Debug)]
+    struct ExpiredRow;
+
+    impl StoredRow for ExpiredRow {
+        fn encode(&self) -> Option<Bytes> {
+            Some(Bytes::new())
+        }
+
+        fn decode(_: &Record) -> Option<Self> {
+            Some(Self)
+        }
+    }
+
+    impl SetRow for ExpiredRow {
+        fn until(&self) -> Moment {
+            Moment::ZERO
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_row_is_found_no_more() {
+        let process = Process::<ExpiredRow>::new(ALL.0, ALL.1);
+        process.store([0]).await;
         process.sets.note_principal(WHO);
-        let set = process.sets.sets.get_or_insert_with(&WHO, Arc::default);
-        lock_set(&set).begin_cooldown(clock::now());
-        assert!(process.load(ReadEffort::Usual).await.is_err());
-        assert_eq!(process.known().1, 0);
-        process.load(ReadEffort::Patient).await.unwrap();
-        assert_eq!(process.known().1, 1);
+        process.load(ReadEffort::Usual).await.unwrap();
+        let set = process.sets.sets.get(&WHO).unwrap();
+        assert_eq!(lock_set(&set).rows().count(), 1, "it was read");
+        let by = clock::now() + Duration::from_secs(1);
+        let found = process.sets.find(WHO, &[name_of(0)], ReadEffort::Usual, by).await;
+        assert!(found.unwrap().is_empty());
+        assert!(!process.sets.may_have(WHO), "its only row has expired");
     }
 }
