@@ -7,8 +7,10 @@ use antiphon_core::digest::DigestHashBuilder;
 use super::StoredRow;
 use crate::ledger::{ChangeStamp, MOMENT_MAX, Moment, Record, RecordName};
 
-/// The most rows of one set. A full one loses those that do not count.
+/// The most rows of one set. A full one loses those that do not count, and keeps the others.
 const SET_ROWS_MAX: usize = 65_536;
+/// The rows that a full set must be able to lose before it walks over all of them, so that an insert costs little.
+const LOST_ROWS_MIN: usize = SET_ROWS_MAX / 16;
 /// Bytes that a set and each of its rows count in addition to the bytes of the rows.
 const ROW_OVERHEAD_BYTES: usize = 192;
 
@@ -230,7 +232,7 @@ impl<V: SetRow> RowSet<V> {
 
     /// Inserts an entry, unless its name has one.
     fn insert(&mut self, name: RecordName, entry: SetEntry<V>) {
-        if self.rows.len() >= SET_ROWS_MAX {
+        if self.rows.len() >= SET_ROWS_MAX && self.rows.len() - self.counted >= LOST_ROWS_MIN {
             self.retain(|entry| entry.row.as_ref().is_some_and(SetRow::is_counted));
             self.is_complete = false;
         }
@@ -412,5 +414,20 @@ pub(super) mod tests {
         let kept = SET_ROWS_MAX / 2;
         assert_eq!((set.rows.len(), set.counted, set.is_complete), (kept + 1, kept, false));
         assert!(set.bytes < bytes_before);
+    }
+
+    #[test]
+    fn a_full_set_of_rows_that_count_loses_the_others_not_one_by_one() {
+        let mut set = RowSet::default();
+        for number in 0..SET_ROWS_MAX {
+            set.insert_read(name(number), OddOrEven(1));
+        }
+        let others = (SET_ROWS_MAX..).take(LOST_ROWS_MIN);
+        for number in others {
+            set.insert_read(name(number), OddOrEven(0));
+        }
+        assert_eq!(set.rows.len(), SET_ROWS_MAX + LOST_ROWS_MIN);
+        set.insert_read(name(0), OddOrEven(1));
+        assert_eq!((set.rows.len(), set.counted), (SET_ROWS_MAX, SET_ROWS_MAX));
     }
 }
