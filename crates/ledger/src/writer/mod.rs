@@ -33,7 +33,7 @@ use crate::{
     clock,
     ledger::{CommitResult, CommitStep, Contended, LedgerError, RecordKey, RecordKind, RecordName, TimedCommit},
 };
-pub(crate) use queue::Added;
+pub use queue::Added;
 use record_steps::RecordSteps;
 use shared_queue::SharedQueue;
 pub use task::{WriterTask, writer};
@@ -249,7 +249,7 @@ impl Writer {
 
     /// Adds steps to the queue, as [`queue_writes`](Self::queue_writes). The updates that are lost for them are told of it by
     /// [`note_added`](Self::note_added), for which the caller must have no lock.
-    pub(crate) fn add_writes(&self, steps: Vec<CommitStep>) -> Added {
+    pub fn add_writes(&self, steps: Vec<CommitStep>) -> Added {
         self.add_all(RecordSteps::of_steps(steps, clock::unix_time()))
     }
 
@@ -333,7 +333,7 @@ impl Writer {
     }
 
     /// Tells the updates that are lost, and wakes the task.
-    pub(crate) fn note_added(&self, added: Added) {
+    pub fn note_added(&self, added: Added) {
         if !added.is_queued && added.lost.is_empty() {
             return;
         }

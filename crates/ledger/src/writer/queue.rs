@@ -122,19 +122,19 @@ impl QueuedSize {
 /// The outcome of adding updates.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Added {
-    /// `true` if the last one is queued.
+pub struct Added {
+    /// `true` if one of them is queued.
     pub(super) is_queued: bool,
-    /// The updates that are lost: that one, or others in its place.
+    /// The updates that are lost: some of them, or others in their place.
     pub(super) lost: Vec<Arc<dyn Update>>,
-    /// `true` if that is the first loss of an overflow, which is worth a log line.
+    /// `true` if there is a first loss of an overflow, which is worth a log line.
     pub(super) is_new_overflow: bool,
 }
 
 impl Added {
     /// Adds the outcome of a later update.
-    pub(crate) fn join(&mut self, later: Self) {
-        self.is_queued = later.is_queued;
+    pub fn join(&mut self, later: Self) {
+        self.is_queued |= later.is_queued;
         self.lost.extend(later.lost);
         self.is_new_overflow |= later.is_new_overflow;
     }
@@ -586,6 +586,14 @@ mod tests {
             (added.is_queued, added.lost.len(), waiting(&queue).len()),
             (false, 1, 10)
         );
+    }
+
+    #[test]
+    fn of_several_updates_one_that_is_queued_is_enough_to_wake_the_task() {
+        let mut queue = queue_of(1);
+        let mut added = queue.add(row(RecordKind::Principal, 1, 1), None);
+        added.join(queue.add(row(RecordKind::Thinking, 2, 1), None));
+        assert_eq!((added.is_queued, added.lost.len()), (true, 1));
     }
 
     #[test]
