@@ -37,11 +37,6 @@ impl FromIterator<UnstoredRow> for UnstoredRows {
 }
 
 impl UnstoredRows {
-    /// Adds rows of another table.
-    pub fn append(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
-    }
-
     /// Waits until the ledger has these rows, or the deadline. They are written in any case.
     pub async fn await_stored(&self, deadline: Instant) {
         // The usual case: the provider took longer than the disk.
@@ -184,7 +179,9 @@ mod tests {
         let process = Process::with_policy(WritePolicy::BeforeHead);
         let [one, other] = &process.tables;
         let mut unstored = one.accept(WHO, vec![(NAME, choice("one", true))]);
-        unstored.append(other.accept(WHO, vec![(NAME, choice("other", true))]));
+        unstored
+            .0
+            .extend(other.accept(WHO, vec![(NAME, choice("other", true))]).0);
         let began = clock::now();
         let late_worker = async {
             sleep(WAIT / 2).await;
