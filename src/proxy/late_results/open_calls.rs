@@ -24,11 +24,15 @@ pub(in crate::proxy) struct GivenResults {
     pub(in crate::proxy) earlier_runs: HashSet<CallKey>,
 }
 
-/// Records of open calls, each once, as far as they were read.
+/// Records of open calls, as far as they were read: `None` for a record that the ledger does not have.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct OpenCallRecords(HashMap<CallKey, OpenCallRecord>);
+pub(in crate::proxy) struct OpenCallRecords {
+    pinned: HashMap<CallKey, Option<PinnedResult>>,
+    recorded: HashMap<CallKey, Option<FoundCall>>,
+    seen: HashMap<CallKey, Option<RealResult>>,
+}
 
-/// The records of one open call, as far as the ledger has them.
+/// The records of one open call.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct OpenCallRecord {
     /// The result that an earlier request has pinned to it.
@@ -37,45 +41,55 @@ pub(in crate::proxy) struct OpenCallRecord {
     pub(in crate::proxy) recorded: Option<FoundCall>,
     /// The result that its client brought in an earlier request.
     pub(in crate::proxy) seen: Option<RealResult>,
-    /// `true` if a part of it was not read in time.
+    /// `true` if one of them was not read in time.
     pub(in crate::proxy) is_unread: bool,
 }
 
 impl OpenCallRecords {
-    /// Reads the records of those calls that were not read yet.
+    /// Reads those records of these calls that were not read yet.
     pub(in crate::proxy) async fn read(&mut self, calls: &[&BodyCall], before: BeforeSend<'_>) {
-        let is_missing = |call: &&BodyCall| self.0.get(&call.key).is_none_or(|record| record.is_unread);
-        let calls: Vec<&BodyCall> = calls.iter().copied().filter(is_missing).collect();
-        if calls.is_empty() {
-            return;
-        }
         let (recall, scope, deadline) = (&before.path.recall, before.scope, before.deadline);
-        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
+        let unpinned = calls.iter().filter(|call| !self.pinned.contains_key(&call.key));
+        let unpinned: Vec<CallKey> = unpinned.map(|call| call.key).collect();
+        let is_recorded = |call: &&BodyCall| match self.recorded.get(&call.key) {
+            Some(Some(FoundCall::Posted(_))) => true,
+            // Its result may have been posted since.
+            Some(_) => before.results.find_waiting(&before.results.query_of(call)).is_none(),
+            None => false,
+        };
+        let unrecorded: Vec<&BodyCall> = calls.iter().copied().filter(|call| !is_recorded(call)).collect();
+        let unseen = calls.iter().copied().filter(|call| !self.seen.contains_key(&call.key));
+        let (unseen, wanted): (Vec<CallKey>, Vec<ClientResultQuery>) =
+            unseen.map(|call| (call.key, wanted_result(call))).unzip();
         // Side by side: three reads cost one wait.
         let (pinned, recorded, seen) = tokio::join!(
-            recall.fetch_results(scope, &keys, deadline),
-            before.recorded_calls(&calls),
+            recall.fetch_results(scope, &unpinned, deadline),
+            before.recorded_calls(&unrecorded),
             recall.find_client_results(scope, &wanted, deadline),
         );
-        let is_unread = pinned.is_err() || recorded.is_err() || seen.is_err();
-        let mut pinned = pinned.unwrap_or_default();
-        let mut recorded = recorded.unwrap_or_default().into_iter();
-        let mut seen = seen.unwrap_or_default().into_iter();
-        self.0.extend(keys.into_iter().map(|key| {
-            let record = OpenCallRecord {
-                pinned: pinned.remove(&key),
-                recorded: recorded.next().flatten(),
-                seen: seen.next().flatten(),
-                is_unread,
-            };
-            (key, record)
-        }));
+        if let Ok(pinned) = pinned {
+            let of_call = |call: CallKey| (call, pinned.get(&call).cloned());
+            self.pinned.extend(unpinned.into_iter().map(of_call));
+        }
+        if let Ok(recorded) = recorded {
+            let calls = unrecorded.iter().map(|call| call.key);
+            self.recorded.extend(calls.zip(recorded));
+        }
+        if let Ok(seen) = seen {
+            self.seen.extend(unseen.into_iter().zip(seen));
+        }
     }
 
-    /// Takes the record of a call.
-    pub(in crate::proxy) fn take(&mut self, call: CallKey) -> Option<OpenCallRecord> {
-        self.0.remove(&call)
+    /// Takes the records of a call.
+    pub(in crate::proxy) fn take(&mut self, call: CallKey) -> OpenCallRecord {
+        let pinned = self.pinned.remove(&call);
+        let (recorded, seen) = (self.recorded.remove(&call), self.seen.remove(&call));
+        OpenCallRecord {
+            is_unread: pinned.is_none() || recorded.is_none() || seen.is_none(),
+            pinned: pinned.flatten(),
+            recorded: recorded.flatten(),
+            seen: seen.flatten(),
+        }
     }
 }
 

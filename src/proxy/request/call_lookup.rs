@@ -108,6 +108,21 @@ impl CallMemory<'_> {
     }
 }
 
+/// Returns each call once. Of one that several entries of a batch contain, the nearest to the end of its history stays.
+fn each_once(calls: Vec<&BodyCall>) -> Vec<&BodyCall> {
+    let mut once: Vec<&BodyCall> = Vec::with_capacity(calls.len());
+    let mut places = HashMap::with_capacity(calls.len());
+    for call in calls {
+        let place = *places.entry(call.key).or_insert(once.len());
+        match once.get_mut(place) {
+            Some(known) if call.turns_after < known.turns_after => *known = call,
+            Some(_) => {}
+            None => once.push(call),
+        }
+    }
+    once
+}
+
 impl CallLookup {
     /// Returns a look-up that knows no result yet.
     pub(in crate::proxy) fn of_body(paired: &Paired<'_>) -> Self {
@@ -117,7 +132,7 @@ impl CallLookup {
         }
     }
 
-    /// Adds the results of open calls that are in memory. Returns the calls without one.
+    /// Adds the results of open calls that are in memory. Returns the calls without one, each once.
     pub(in crate::proxy) fn add_from_memory<'p>(
         &mut self,
         paired: &'p Paired<'_>,
@@ -143,7 +158,7 @@ impl CallLookup {
         if memory.facts.has_overrides(memory.scope.caller) {
             self.override_results(paired, |call| memory.facts.bound_placeholder(memory.scope, call.key));
         }
-        unknown
+        each_once(unknown)
     }
 
     /// Overrides results that the client has added in front of thinking which was generated with a placeholder.
@@ -175,9 +190,7 @@ impl CallLookup {
         for call in calls.iter().copied() {
             // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
             self.looked_up.insert(call.key);
-            let Some(mut record) = records.take(call.key) else {
-                continue;
-            };
+            let mut record = records.take(call.key);
             // A pinned result is final: only the other calls need a result.
             if let Some(pinned) = record.pinned {
                 self.known.pinned.insert(call.key, pinned);

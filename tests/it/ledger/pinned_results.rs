@@ -52,6 +52,20 @@ pub(crate) fn late() -> String {
     )
 }
 
+/// Returns a batch with an entry for each of these histories.
+fn batch_of(histories: &[&str]) -> Vec<u8> {
+    let entry = |messages: &&str| {
+        format!(r#"{{"custom_id":"a","params":{{"model":"m","max_tokens":9,"messages":[{messages}]}}}}"#)
+    };
+    let entries: Vec<String> = histories.iter().map(entry).collect();
+    let body = format!(r#"{{"requests":[{}]}}"#, entries.join(","));
+    format!(
+        "POST /anthropic/v1/messages/batches HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-one\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
 /// Returns the body of the last request upstream.
 pub(crate) fn sent(world: &World) -> String {
     let last = world.requests().pop().unwrap();
@@ -138,29 +152,13 @@ async fn requests_without_a_turn_pin_no_answers() {
             r#"{CALL},{{"role":"user","content":"CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Your task is to create a detailed summary: an <analysis> block followed by a <summary> block"}}"#
         ),
     );
-    let batch = format!(
-        r#"{{"requests":[{{"custom_id":"a","params":{{"model":"m","max_tokens":9,"messages":[{}]}}}}]}}"#,
-        hurry()
-    );
     let messages = "/anthropic/v1/messages";
     let count = "/anthropic/v1/messages/count_tokens";
-    let whole = |path: &str, body: &str| {
-        format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-one\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .into_bytes()
-    };
     for (name, mode, request, freezes) in [
         ("turn", Mode::Repair, post(messages, "sk-one", &plain), true),
         ("count", Mode::Repair, post(count, "sk-one", &plain), false),
         ("compaction", Mode::Repair, post(messages, "sk-one", &summary), false),
-        (
-            "batch",
-            Mode::Repair,
-            whole("/anthropic/v1/messages/batches", &batch),
-            false,
-        ),
+        ("batch", Mode::Repair, batch_of(&[&hurry()]), false),
         ("observe", Mode::Observe, post(messages, "sk-one", &plain), false),
     ] {
         let kept = ledger();
@@ -182,6 +180,27 @@ async fn requests_without_a_turn_pin_no_answers() {
         let counted = sent(&world);
         assert_eq!(counted.contains(PLACEHOLDER), mode == Mode::Repair, "{name}: {counted}");
     }
+}
+
+/// The entries of a batch often have one history in common: each of them gets the pinned result of its call.
+#[tokio::test(start_paused = true)]
+async fn each_entry_of_a_batch_gets_the_pinned_result_of_a_call_that_they_share() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    let answer = ask(&world, &late()).await;
+    assert_eq!(answer.header("x-antiphon-repair").unwrap(), "moved=1");
+    world.settle().await;
+    let restarted = over(&kept);
+    restarted.script(json(200, "{}"));
+    let batch = batch_of(&[&hurry(), &hurry(), &hurry()]);
+    assert_eq!(restarted.ask(batch).await.status(), 200);
+    let batch = sent(&restarted);
+    assert_eq!(
+        (batch.matches("REAL").count(), batch.matches(PLACEHOLDER).count()),
+        (3, 0),
+        "{batch}"
+    );
 }
 
 /// Sequence 2 without thinking, then after a restart, with another credential, and without the ledger.

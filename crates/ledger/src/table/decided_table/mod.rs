@@ -114,7 +114,7 @@ impl<V: DecidedRow> DecidedTable<V> {
         let records = &self.0.records;
         let keys: Vec<RecordKey> = names.iter().map(|name| records.key(principal, *name)).collect();
         let mut found = None;
-        if self.may_have(principal) {
+        if !keys.is_empty() && self.may_have(principal) {
             let read = read_by(&*records.parts.ledger, keys.clone(), deadline);
             found = records.ask(principal, read, deadline).await?;
         }
