@@ -11,7 +11,7 @@ use super::RecallStore;
 use crate::{
     auth::{Caller, Principal},
     clock,
-    digest_cache::{DigestCache, Lifetime},
+    digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
         CommitOutcome, CommitStep, FIRST_VERSION, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners,
         Unread,
@@ -21,6 +21,7 @@ use crate::{
         ReadEffort, RowSet, RowSets, SetChange, SetDepth, SetMemory, SetPolicy, SetRow, StoredRow, TableParts,
         VerifiedCallers,
     },
+    writer::Subject,
 };
 
 /// The limit of the texts in memory, in bytes. The texts of an evicted caller are read again.
@@ -166,7 +167,7 @@ pub(super) struct AppendedTexts {
 }
 
 /// A text that a request of this process has stored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnText {
     state: RequestState,
     /// The time of its record: one with another time is of another process.
@@ -180,12 +181,18 @@ enum RequestState {
     Sent,
     /// The request has failed, and its text was removed.
     Failed,
+    /// A provider has accepted a request with the text.
+    Accepted,
 }
 
 impl OwnText {
     /// Returns `true` if a row is this text: no provider has accepted it, and no other process has stored it.
     fn is_row(&self, row: &TextRow) -> bool {
         !row.is_accepted && row.made_at == self.made_at
+    }
+
+    const fn in_state(self, state: RequestState) -> Self {
+        Self { state, ..self }
     }
 }
 
@@ -205,9 +212,20 @@ impl AppendedTexts {
         }
     }
 
-    fn note_own(&self, caller: Caller, anchor: Anchor, state: RequestState, made_at: Moment) {
-        let own = OwnText { state, made_at };
-        self.unaccepted.insert(&(caller.principal(), anchor), own);
+    /// Notes that a text is stored and about to be sent. Returns `false` if `before` is no longer the text of this process at
+    /// its place.
+    fn note_sent(&self, caller: Caller, anchor: Anchor, made_at: Moment, before: Option<OwnText>) -> bool {
+        let state = RequestState::Sent;
+        let mut is_same = false;
+        self.unaccepted.change(&(caller.principal(), anchor), |known| {
+            is_same = known == before;
+            if is_same {
+                EntryChange::Put(OwnText { state, made_at })
+            } else {
+                EntryChange::Keep
+            }
+        });
+        is_same
     }
 
     fn own_text(&self, caller: Caller, anchor: Anchor) -> Option<OwnText> {
@@ -283,7 +301,11 @@ impl RecallStore {
         if let Some(stored) = known.get(&anchor) {
             return Some((Arc::clone(stored), false));
         }
-        let texts = &self.0.appended;
+        let (texts, key) = (&self.0.appended, anchor_key(caller, anchor));
+        // The removal of an earlier text would remove this one too if it came after it.
+        if !self.0.writer.await_subject(&Subject::of_record(&key), deadline).await {
+            return None;
+        }
         texts.rows.note_principal(caller.principal());
         let made_at = clock::unix_time();
         let own = TextRow {
@@ -292,10 +314,16 @@ impl RecallStore {
             until: made_at + self.0.settings.record_ttl,
             is_accepted: false,
         };
-        let insert = CommitStep::insert_record(anchor_key(caller, anchor), own.encode()?, own.until);
+        let insert = CommitStep::insert_record(key, own.encode()?, own.until);
+        let other_own = texts.own_text(caller, anchor);
         let steps = [insert].into_iter().chain(marks).collect();
         let (row, is_new) = match timeout_at(deadline, self.0.ledger.commit(steps, made_at)).await {
-            Ok(Ok(CommitOutcome::Done)) => (own, true),
+            Ok(Ok(CommitOutcome::Done)) if texts.note_sent(caller, anchor, made_at, other_own) => (own, true),
+            Ok(Ok(CommitOutcome::Done)) => {
+                // The removal of another text, which has failed meanwhile, may have removed this one.
+                self.remove_unsent(caller, anchor, made_at);
+                return None;
+            }
             Ok(Ok(CommitOutcome::Conflict(records))) => {
                 let Some(record) = records.into_iter().next().flatten() else {
                     // One of the results has changed since it was read: the next request gets them.
@@ -307,31 +335,53 @@ impl RecallStore {
             Ok(Err(_)) | Err(_) => {
                 self.0.telemetry.record_ledger_timeout("write");
                 // The commit may still succeed, and must not leave a record of a text that was never sent.
-                texts.note_own(caller, anchor, RequestState::Sent, made_at);
-                self.remove_text(caller, anchor);
+                self.remove_unsent(caller, anchor, made_at);
                 return None;
             }
         };
         let stored = Arc::clone(&row.appended);
         texts.rows.change(caller.principal(), anchor, |_| SetChange::Put(row));
-        if is_new {
-            texts.note_own(caller, anchor, RequestState::Sent, made_at);
-        }
         Some((stored, is_new))
     }
 
     /// Notes that a provider has accepted a text. Does not wait.
     pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
         let (texts, principal) = (&self.0.appended, caller.principal());
-        let own = texts.unaccepted.remove(&(principal, anchor));
+        let mut added = None;
+        // Queued under the lock of the entry, so that a removal comes before it or not at all.
+        texts.unaccepted.change(&(principal, anchor), |own| {
+            let open = own.filter(|own| own.state != RequestState::Accepted);
+            if let Some((row, steps)) = self.accepted_row((caller, anchor), appended, open) {
+                added = Some(self.0.writer.add_writes(steps));
+                texts.rows.change(principal, anchor, |_| SetChange::Put(row));
+            }
+            own.map_or(EntryChange::Keep, |own| {
+                EntryChange::Put(own.in_state(RequestState::Accepted))
+            })
+        });
+        if let Some(added) = added {
+            self.0.writer.note_added(added);
+        }
+    }
+
+    /// Returns the row of an accepted text, and the steps that store it. `None` if the ledger has it for certain.
+    ///
+    /// `own` is the text of this process at its place that was not accepted before.
+    fn accepted_row(
+        &self,
+        (caller, anchor): (Caller, Anchor),
+        appended: &Arc<AppendedText>,
+        own: Option<OwnText>,
+    ) -> Option<(TextRow, Vec<CommitStep>)> {
         // Another request stored the text, and has removed it when it failed.
         let was_removed = own.is_some_and(|own| own.state == RequestState::Failed);
         // No removal concerns one that a provider has accepted, or that another process has stored.
         let is_lasting = |row: &TextRow| row.is_accepted || own.is_some_and(|own| !own.is_row(row));
         let lasts = |set: &RowSet<TextRow>| set.get(&anchor).is_some_and(is_lasting);
-        let is_known = self.0.ledger.is_exclusive() || texts.rows.look(principal, lasts).unwrap_or_default();
-        if is_known && !was_removed {
-            return;
+        let texts = &self.0.appended.rows;
+        let is_stored = self.0.ledger.is_exclusive() || texts.look(caller.principal(), lasts).unwrap_or_default();
+        if is_stored && !was_removed {
+            return None;
         }
         let now = clock::unix_time();
         let row = TextRow {
@@ -340,48 +390,66 @@ impl RecallStore {
             until: now + self.0.settings.record_ttl,
             is_accepted: true,
         };
-        // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails.
-        if let Some(value) = row.encode() {
-            // With a new version the record outlasts the removal of the first one.
-            let replace = CommitStep::Replace {
-                key: anchor_key(caller, anchor),
-                version: FIRST_VERSION,
-                value: value.clone(),
-                expires_at: row.until,
-            };
-            let replace = (!was_removed).then_some(replace);
-            // After the removal, which may still be on its way.
-            let insert = CommitStep::insert_record(anchor_key(caller, anchor), value, row.until);
-            let steps = replace.into_iter().chain([insert]);
-            self.0.writer.queue_writes(steps.collect());
-        }
-        texts.rows.change(principal, anchor, |_| SetChange::Put(row));
+        let key = anchor_key(caller, anchor);
+        // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails. With a new
+        // version the record outlasts the removal of the first one.
+        let replace = CommitStep::Replace {
+            key,
+            version: FIRST_VERSION,
+            value: row.encode()?,
+            expires_at: row.until,
+        };
+        let replace = (!was_removed).then_some(replace);
+        // After the removal, which may still be on its way.
+        let insert = CommitStep::insert_record(key, row.encode()?, row.until);
+        Some((row, replace.into_iter().chain([insert]).collect()))
     }
 
     /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
     pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
-        let own = self.0.appended.own_text(caller, anchor);
-        if own.is_some_and(|own| own.state == RequestState::Sent) {
-            self.remove_text(caller, anchor);
-        }
+        let is_sent = |own: Option<OwnText>| own.is_some_and(|own| own.state == RequestState::Sent);
+        self.remove_if(caller, anchor, is_sent);
     }
 
-    /// Removes a text that no provider has accepted.
+    /// Removes a text that its provider refuses. Does not wait.
     pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
-        let texts = &self.0.appended;
-        // Until the removal is carried out, a read finds the record.
-        if let Some(own) = texts.own_text(caller, anchor) {
-            texts.note_own(caller, anchor, RequestState::Failed, own.made_at);
-        }
-        let gone_at = clock::unix_time() + UNACCEPTED_TTL;
-        texts
-            .rows
-            .change(caller.principal(), anchor, |_| SetChange::Remove(gone_at));
-        // One that a provider has accepted has a later version.
-        self.0.writer.queue_write(CommitStep::Remove {
-            key: anchor_key(caller, anchor),
-            version: FIRST_VERSION,
+        self.remove_if(caller, anchor, |_| true);
+    }
+
+    /// Removes a text of this time whose commit may have succeeded, although the text is not sent.
+    fn remove_unsent(&self, caller: Caller, anchor: Anchor, made_at: Moment) {
+        let own = OwnText {
+            state: RequestState::Sent,
+            made_at,
+        };
+        self.0.appended.unaccepted.insert(&(caller.principal(), anchor), own);
+        self.roll_back_text(caller, anchor);
+    }
+
+    /// Removes a text if `is_it` returns `true` for the text of this process at its place.
+    fn remove_if(&self, caller: Caller, anchor: Anchor, is_it: impl FnOnce(Option<OwnText>) -> bool) {
+        let (texts, principal) = (&self.0.appended, caller.principal());
+        let mut added = None;
+        texts.unaccepted.change(&(principal, anchor), |own| {
+            if !is_it(own) {
+                return EntryChange::Keep;
+            }
+            let gone_at = clock::unix_time() + UNACCEPTED_TTL;
+            texts.rows.change(principal, anchor, |_| SetChange::Remove(gone_at));
+            // One that a provider has accepted has a later version.
+            let remove = CommitStep::Remove {
+                key: anchor_key(caller, anchor),
+                version: FIRST_VERSION,
+            };
+            added = Some(self.0.writer.add_writes(vec![remove]));
+            // Until the removal is carried out, a read finds the record.
+            own.map_or(EntryChange::Keep, |own| {
+                EntryChange::Put(own.in_state(RequestState::Failed))
+            })
         });
+        if let Some(added) = added {
+            self.0.writer.note_added(added);
+        }
     }
 }
 

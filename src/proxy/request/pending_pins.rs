@@ -171,7 +171,7 @@ impl PendingPins {
 
     fn remove_placed_text(&mut self) {
         if let Some(anchor) = self.stored_anchor.take() {
-            self.recall.remove_text(self.scope.caller, anchor);
+            self.recall.roll_back_text(self.scope.caller, anchor);
         }
     }
 }

@@ -355,6 +355,38 @@ async fn a_text_whose_commit_was_not_answered_is_not_read() {
     assert_eq!(*read().await[&anchor], text);
 }
 
+/// The removal of a text whose commit has failed does not remove the text that a later request stores in its place.
+#[tokio::test(start_paused = true)]
+async fn a_text_outlasts_the_removal_of_an_earlier_one() {
+    let switched = SwitchableLedger::new();
+    let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
+    let (recall, writer, writes) = replica(&kept);
+    let (who, anchor) = (who("sk-one"), [7; 32]);
+    let by = || clock::now() + Duration::from_millis(250);
+    let text = AppendedText {
+        late: LateText::from_text("text".to_owned()),
+        calls: vec![[1; 32]],
+    };
+    let append = || recall.append_text(who, anchor, text.clone(), Vec::new(), by());
+    switched.fails_commits.store(true, Ordering::Relaxed);
+    assert_eq!(append().await, None);
+    switched.fails_commits.store(false, Ordering::Relaxed);
+    let late_writer = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(spawn(writer.run()));
+    };
+    let (stored, ()) = tokio::join!(append(), late_writer);
+    let (stored, is_new) = stored.unwrap();
+    assert!(is_new);
+    recall.accept_text(who, anchor, &stored);
+    // Another request with the same text fails after that.
+    recall.roll_back_text(who, anchor);
+    writes.flush().await;
+    let (restarted, ..) = replica(&kept);
+    let found = restarted.texts_at(who, &[anchor], true, by()).await.unwrap();
+    assert_eq!(*found[&anchor], text);
+}
+
 /// A body may have more open calls than one commit can hold.
 #[tokio::test(start_paused = true)]
 async fn more_calls_than_one_commit_holds_are_all_stored() {
