@@ -9,6 +9,7 @@ mod carried_results;
 mod client_origin;
 mod lacking_results;
 mod open_calls;
+mod read_ahead;
 mod text_insertion;
 
 use http::{HeaderMap, HeaderValue};
