@@ -170,18 +170,8 @@ impl BodyPlanner<'_> {
         let records = std::mem::take(&mut read.call_records);
         let mut lookup = self.look_up_calls(&read.paired, &read.texts, records, before).await?;
         let mut pins = self.asks_for_turn.then(|| {
-            let outline = if !read.texts.placed.is_empty() || read.unfilled.is_some() {
-                // These edits have moved the spans of the first outline.
-                read.paired.outline()
-            } else {
-                std::mem::take(&mut read.outline)
-            };
-            Box::new(PendingPins::new(
-                path.recall.clone(),
-                before.scope,
-                read.plain.clone(),
-                outline,
-            ))
+            let (recall, outline) = (path.recall.clone(), read.take_outline());
+            Box::new(PendingPins::new(recall, before.scope, read.plain.clone(), outline))
         });
         let (caller, new_pins) = (planned.context.caller, pins.as_deref_mut());
         let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, before.deadline);

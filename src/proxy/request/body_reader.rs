@@ -63,6 +63,23 @@ pub(super) struct ReadBody<'b> {
     pub(super) unfilled: Option<Bytes>,
 }
 
+impl ReadBody<'_> {
+    /// Returns `true` if late texts or values were inserted into the client's bytes.
+    pub(super) fn has_insertions(&self) -> bool {
+        !self.texts.placed.is_empty() || self.unfilled.is_some()
+    }
+
+    /// Takes the outline of the body as it is now.
+    pub(super) fn take_outline(&mut self) -> Outline {
+        if self.has_insertions() {
+            // They have moved the spans of the first outline.
+            self.paired.outline()
+        } else {
+            std::mem::take(&mut self.outline)
+        }
+    }
+}
+
 /// A parsed body, with facts about it besides pairing.
 type Scan<'b> = (Parsed<'b>, Outline);
 
