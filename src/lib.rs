@@ -17,7 +17,7 @@
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
 //! | `upstream` | the HTTP client: one send with its timeouts; file descriptors and their limit |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, from events that other rooms report; the watch over the ledger's health |
-//! | `recall` | verified callers, pinned results, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
+//! | `recall` | pinned results, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
 //! | `late` | recorded calls, the results that tool services post for them, the intents of side effects, and messages to services and webhooks |
 //! | `server` | listeners, owned tasks, drain; limits of processor time and memory, shared fairly by clients; files that an operator has named |
 //! | `keys` | the choice among profiles and their cooldowns, retry budgets and breakers; the tasks that keep credentials fresh |

@@ -59,7 +59,8 @@ pub(super) trait ChangeParticipant: Send + Sync {
     fn note(&self, _change: LateChange<'_>, _now: Moment) {}
 }
 
-/// The features that take part in changes. Cheap to clone.
+/// The features that take part in changes, in this order: the steps and notes of each come before those of the next.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Participants(Arc<[Box<dyn ChangeParticipant>]>);
 

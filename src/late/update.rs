@@ -126,7 +126,7 @@ impl LateParts {
             .queue(QueuedLateUpdate::new(&self.telemetry, feature, update));
     }
 
-    /// As [`queue_update`](Self::queue_update). Returns the end of the update, or `None` if it is lost at once.
+    /// Queues an update of a feature. Returns its end, which can be awaited, or `None` if it is lost at once.
     pub(super) fn queue_with_end<U: LateUpdate>(&self, feature: &Arc<U::Feature>, update: U) -> Option<UpdateEnd> {
         self.writer
             .queue_with_end(QueuedLateUpdate::new(&self.telemetry, feature, update))

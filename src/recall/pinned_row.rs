@@ -111,12 +111,9 @@ mod tests {
                 failed: false,
             }),
         ] {
-            for firm in [true, false] {
+            for is_committed in [true, false] {
                 let result = result.clone();
-                let row = PinnedRow {
-                    result,
-                    is_committed: firm,
-                };
+                let row = PinnedRow { result, is_committed };
                 assert_eq!(PinnedRow::from_bytes(&row.encode().unwrap()), Some(row));
             }
         }

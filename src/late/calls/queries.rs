@@ -23,7 +23,7 @@ use crate::{
     table::{ReadEffort, RecordValue, Stored},
 };
 
-/// Timeout of the read behind [`LateStore::count_waiting`].
+/// Timeout of the read behind [`Calls::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A recorded call, and the name of its record.

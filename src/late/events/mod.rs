@@ -114,8 +114,13 @@ impl ChangeParticipant for Events {
             | LateChange::Corrected(..)
             | LateChange::CancelRequested(..)
             | LateChange::Claimed(..) => self.notices(change, now),
-            // These are queued, if there are any.
-            _ => Vec::new(),
+            // The first two have no commit that could take an event with it: theirs are queued. The others have none.
+            LateChange::Opened(..)
+            | LateChange::Conflict(..)
+            | LateChange::Withdrawn(..)
+            | LateChange::Answered(..)
+            | LateChange::Heartbeat(_)
+            | LateChange::SessionClosed(_) => Vec::new(),
         };
         let step = |(key, message): WebhookNotice| self.parts.messages.insert_step(key, &message, now);
         let steps = notices.into_iter().map(step).collect();

@@ -24,8 +24,14 @@ impl ChangeParticipant for IntentsOfCalls {
                     settle_with_call(&self.0, key, call, now).await
                 }
                 LateChange::Withdrawn(key, call) => reopen_with_call(&self.0, key, call, now).await,
-                // The other changes leave the intent as it is, or write it themselves.
-                _ => Ok(JoinedSteps::default()),
+                // These leave the intent as it is, or write it themselves.
+                LateChange::Opened(..)
+                | LateChange::Conflict(..)
+                | LateChange::Answered(..)
+                | LateChange::Heartbeat(_)
+                | LateChange::CancelRequested(..)
+                | LateChange::Claimed(..)
+                | LateChange::SessionClosed(_) => Ok(JoinedSteps::default()),
             }
         })
     }

@@ -1,16 +1,16 @@
 //! Tables: what is remembered between requests, in memory in front of a ledger.
 //!
 //! A table holds the rows of one kind of record: their cache, their reads and their background writes. A new kind says how
-//! its rows are encoded, and which policy they follow. These rules hold for all:
+//! its rows are encoded, and which policy they follow. These rules hold for a [`Table`]:
 //!
-//! * Memory changes at once. The write waits in the queue of background writes. No request waits for it, unless the row is
-//!   that of a [`DecidedTable`].
+//! * Memory changes at once. The write waits in the queue of background writes, and no request waits for it.
 //! * What this process has stored is newer than what a read finds, unless the row says otherwise.
 //! * A row that memory does not know for certain is read, all of a request in one read. Nothing is read for a principal that
 //!   has no rows, or that no provider has accepted.
 //! * A row that another process may have changed is read again once the ledger tells of a change.
 //!
-//! [`RowSets`] have all rows of a principal in memory, for what is asked as a whole.
+//! Requests wait for the rows of a [`DecidedTable`], which decides a row once and for all. [`RowSets`] have all rows of a
+//! principal in memory, for what is asked as a whole. [`Records`] have no memory.
 
 mod daily_writes;
 mod decided_table;
@@ -153,11 +153,11 @@ pub struct TablePolicy {
     pub record_ttl: Duration,
     /// The principals with rows.
     pub principals: KnownPrincipals,
-    /// `true` if memory also has that a row does not exist, where no other process can write it unnoticed.
+    /// `true` if memory also has that a row does not exist, where no other process can write it unnoticed. For a [`Table`] only.
     pub caches_absence: bool,
     /// `true` if rows are stored only in a ledger that outlives the process.
     pub needs_lasting_ledger: bool,
-    /// `true` if a row of memory is written again once a read finds that its record is gone.
+    /// `true` if a row of memory is written again once a read finds that its record is gone. For a [`Table`] only.
     pub restores_lost: bool,
     /// The count of a principal's writes in a day, which is limited. `None` if something else bounds them.
     pub daily: Option<DailyWrites>,

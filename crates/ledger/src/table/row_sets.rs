@@ -8,7 +8,7 @@
 //!   5 seconds: the others must not wait for a failed ledger one after the other.
 //! * Nothing is read for a principal that has no rows, or that no provider has accepted.
 //!
-//! Sets are changed once the ledger has the change. They write nothing.
+//! Sets write nothing: whoever changes a row of one also has the change stored.
 
 use std::{
     collections::HashMap,
@@ -151,7 +151,7 @@ impl<V: SetRow> RowSets<V> {
         self.sets.values().map(|set| lock_set(&set).counted()).sum()
     }
 
-    /// Changes a row in memory, once the ledger has the change.
+    /// Changes a row in memory. The caller has the change stored, before it or behind it.
     ///
     /// Nothing happens without a set of the principal: the next read finds the change.
     pub fn change(&self, principal: Principal, name: RecordName, change: impl FnOnce(Option<&V>) -> SetChange<V>) {
