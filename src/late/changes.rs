@@ -12,26 +12,28 @@ use super::{
 };
 use crate::ledger::{CommitStep, Moment, RecordKey};
 
-/// A change of the record with this key, as it is written.
+/// A change of the record with this key.
+///
+/// Those that say "joined" are joined before their commit, and noted after it. The others are only noted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LateChange<'c> {
     /// A call was observed, and is queued for recording.
     Opened(RecordKey, &'c RecordedCall),
-    /// A call gets its first result.
+    /// A call gets its first result. Joined.
     Settled(RecordKey, &'c RecordedCall),
-    /// The result of a call takes the place of an earlier one.
+    /// The result of a call takes the place of an earlier one. Joined.
     Corrected(RecordKey, &'c RecordedCall),
-    /// Another result was posted for a call that has one. It is not written.
+    /// Another result was posted for a call that has one. It is stored as a refused one.
     Conflict(RecordKey, &'c RecordedCall),
-    /// The result of a call is withdrawn: it waits again.
+    /// The result of a call is withdrawn: it waits again. Joined.
     Withdrawn(RecordKey, &'c RecordedCall),
-    /// The client of a call has answered it.
+    /// The client of a call has answered it, now or before.
     Answered(RecordKey, &'c RecordedCall),
     /// The tool of a call still runs.
     Heartbeat(RecordKey),
-    /// The service of a call is asked to undo it.
+    /// The service of a call is asked to undo it. Joined.
     CancelRequested(RecordKey, &'c RecordedCall),
-    /// A holder gets an intent.
+    /// A holder gets an intent. Joined.
     Claimed(RecordKey, &'c IntentRecord),
     /// The client has closed the session with this hash, which is no record.
     SessionClosed(&'c [u8; 32]),
@@ -40,8 +42,9 @@ pub(super) enum LateChange<'c> {
 /// The part of a feature in the commit of a change.
 #[derive(Debug, Default)]
 pub(super) struct JoinedSteps {
+    /// The steps. One that conflicts makes the whole change fail, so an insert must be of a key that is new with it.
     pub(super) steps: Vec<CommitStep>,
-    /// The time until which the content of a call's result is needed.
+    /// The time until which the content of the result is needed, for a first or corrected result.
     pub(super) content_until: Moment,
 }
 
@@ -50,12 +53,12 @@ pub(super) type Joining<'j> = Pin<Box<dyn Future<Output = Result<JoinedSteps, La
 
 /// A feature that takes part in changes of others.
 pub(super) trait ChangeParticipant: Send + Sync {
-    /// Returns what belongs into the commit of a change. It may read.
+    /// Returns what belongs in the commit of a change. It may read.
     fn join<'j>(&'j self, _change: LateChange<'j>, _now: Moment) -> Joining<'j> {
         Box::pin(ready(Ok(JoinedSteps::default())))
     }
 
-    /// Notes a change, after its commit. Does not wait.
+    /// Notes a change. `now` is that of the join, if there was one. Does not wait.
     fn note(&self, _change: LateChange<'_>, _now: Moment) {}
 }
 

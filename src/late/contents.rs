@@ -3,7 +3,7 @@
 use super::{
     LateError,
     parts::LateParts,
-    records::{RecordedCall, StoredContent},
+    records::{NamedCallRecord, RecordedCall, StoredContent},
 };
 use crate::{
     auth::Principal,
@@ -11,9 +11,6 @@ use crate::{
     ledger::{CommitStep, Moment, Record, RecordKey, RecordKind, RecordName},
     table::RecordValue,
 };
-
-/// A recorded call with its posted result, and the name of its record.
-pub type NamedResult = (RecordName, RecordedCall);
 
 impl LateParts {
     /// Returns the content of the result that was posted for a call. `None` if there is none.
@@ -58,7 +55,7 @@ pub(super) fn whole_content(stored: StoredContent, apart: Option<Record>) -> Opt
 }
 
 /// Decodes a call. Returns `None` if it has no posted result.
-pub(super) fn posted_call(record: &Record) -> Option<NamedResult> {
+pub(super) fn posted_call(record: &Record) -> Option<NamedCallRecord> {
     let call = RecordedCall::decode(&record.value)?;
     call.posted.is_some().then_some((record.key.name, call))
 }

@@ -19,7 +19,7 @@ mod dispatching;
 mod error;
 mod events;
 mod feed;
-mod intent_of_call;
+mod intent_lookup;
 mod intents;
 mod json_pointer;
 mod lists;
@@ -55,12 +55,11 @@ use crate::{
 };
 
 pub use calls::{
-    AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, NamedCallRecord,
-    ObservedCall, PostOutcome, ReadResult, WithdrawOutcome,
+    AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, ObservedCall, PostOutcome,
+    ReadResult, WithdrawOutcome,
 };
 pub use cancels::{CancelOutcome, Cancels};
 pub use compactions::{Compactions, NotedCall};
-pub use contents::NamedResult;
 pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome, webhooks};
 pub use error::LateError;
 pub use feed::{FeedEvent, FeedSender, ResultFeed, SettledEvent};
@@ -77,7 +76,7 @@ pub use page::{ListCursor, Page};
 pub use readers::Readers;
 pub use records::{
     CHOSEN_KEY_BYTES_MAX, CallQuery, ClaimSecret, EventKind, EventSubject, IntentId, IntentIdParseError, IntentScope,
-    IntentState, LeaveReason, OutgoingRecord, Purpose,
+    IntentState, LeaveReason, NamedCallRecord, OutgoingRecord, Purpose,
 };
 pub use service::{Service, ServiceReach};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
@@ -121,6 +120,7 @@ impl LateStore {
         let parts = Arc::new(LateParts::new(table_parts, callers, settings, telemetry));
         let (outbox, feed) = (Outbox::new(&parts), FeedSender::default());
         let events = Events::new(&parts, &outbox);
+        // A cancel writes its intent itself, and no feed tells of it.
         let of_cancels: [Box<dyn ChangeParticipant>; 1] = [Box::new(events.clone())];
         let cancels = Cancels::new(&parts, &outbox, Participants::new(of_cancels));
         let of_all: [Box<dyn ChangeParticipant>; 4] = [

@@ -1,4 +1,4 @@
-//! The parts of late results that every feature reads and none changes.
+//! The parts that all features of late results share: the ledger, its writer, the configuration.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

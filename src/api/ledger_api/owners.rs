@@ -21,7 +21,7 @@ use crate::{
     api::{ApiBody, Problem, ProblemCode, json::json_response},
     auth::Caller,
     clock,
-    late::{CallFilter, NamedResult},
+    late::{CallFilter, NamedCallRecord},
     ledger::RecordName,
     session::{LaneId, session_hash},
     session_table::DetachReason,
@@ -142,13 +142,17 @@ async fn list_outstanding(api: &LedgerApi, owner: Caller, query: &ListQuery) -> 
 }
 
 /// Reads the contents of these calls' results, as far as they fit into one answer.
-async fn read_contents(api: &LedgerApi, owner: Caller, calls: &[NamedResult]) -> Result<Vec<Option<String>>, Problem> {
+async fn read_contents(
+    api: &LedgerApi,
+    owner: Caller,
+    calls: &[NamedCallRecord],
+) -> Result<Vec<Option<String>>, Problem> {
     let mut room = LISTED_BYTES_MAX;
-    let fits = |(_, call): &&NamedResult| {
+    let fits = |(_, call): &&NamedCallRecord| {
         let length = call.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
         room.checked_sub(length).map(|left| room = left).is_some()
     };
-    let fitting: Vec<NamedResult> = calls.iter().take_while(fits).cloned().collect();
+    let fitting: Vec<NamedCallRecord> = calls.iter().take_while(fits).cloned().collect();
     let read = api
         .late
         .calls()

@@ -10,7 +10,10 @@ use super::Calls;
 use crate::{
     auth::{Caller, Principal},
     clock,
-    late::{LateError, contents::NamedResult, records::RecordedCall},
+    late::{
+        LateError,
+        records::{NamedCallRecord, RecordedCall},
+    },
     ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, retry_conflicts},
     session::LaneId,
 };
@@ -39,7 +42,7 @@ impl CarryOver {
         lane: LaneId,
         origin: &[u8; 32],
         by: Instant,
-    ) -> Result<Vec<NamedResult>, Unread> {
+    ) -> Result<Vec<NamedCallRecord>, Unread> {
         let calls = &self.0;
         let names = calls.0.posted.newest_waiting(caller.principal(), LOOKED_AT_MAX);
         if names.is_empty() {

@@ -19,7 +19,7 @@ pub use carry_over::CarryOver;
 pub use observed::{FoundResult, ObservedCall};
 pub(super) use parking::settle_and_expire;
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, FoundCall, NamedCallRecord};
+pub use queries::{CallFilter, FoundCall};
 pub use read_result::ReadResult;
 pub use settling::PostOutcome;
 

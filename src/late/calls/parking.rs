@@ -227,7 +227,7 @@ impl Calls {
     }
 
     /// Stores the parked results of a service that no call has claimed as refused ones, and settles the others. Then forgets
-    /// those that the ledger has no longer.
+    /// those that the ledger no longer has.
     async fn expire_of_service(&self, service: &Service) -> Result<(), LateError> {
         // Before the search: what is parked meanwhile must stay.
         let mut unseen = self.0.awaited.records_of(service.principal);
@@ -271,7 +271,7 @@ impl Calls {
         }
     }
 
-    /// Removes those of the records from memory that the ledger has no longer: other replicas have removed them.
+    /// Removes those of the records from memory that the ledger no longer has: other replicas have removed them.
     async fn forget_removed(&self, records: Vec<RecordKey>) -> Result<(), LateError> {
         for chunk in records.chunks(ROWS_MAX) {
             let read = self.0.parts.ledger.read(chunk.to_vec(), clock::unix_time()).await?;

@@ -10,10 +10,10 @@ use crate::{
     clock,
     late::{
         LateError,
-        contents::{NamedResult, posted_call, whole_content},
+        contents::{posted_call, whole_content},
         matching,
         page::{ListCursor, Page, PageScan},
-        records::{CallQuery, RecordedCall, call_names, delivery_value},
+        records::{CallQuery, NamedCallRecord, RecordedCall, call_names, delivery_value},
     },
     ledger::{
         LedgerError, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all,
@@ -25,9 +25,6 @@ use crate::{
 
 /// Timeout of the read behind [`Calls::count_waiting`].
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A recorded call, and the name of its record.
-pub type NamedCallRecord = (RecordName, RecordedCall);
 
 /// The calls of one page.
 #[derive(Clone, Copy, Debug, Default)]
@@ -173,7 +170,11 @@ impl Calls {
     }
 
     /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
-    pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
+    pub async fn list_waiting_after(
+        &self,
+        caller: Caller,
+        last: RecordName,
+    ) -> Result<Vec<NamedCallRecord>, LateError> {
         let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
         let (mut after, mut start) = (0, 0);
         loop {
@@ -197,9 +198,9 @@ impl Calls {
         caller: Caller,
         names: &[RecordName],
         by: Instant,
-    ) -> Result<Vec<NamedResult>, Unread> {
+    ) -> Result<Vec<NamedCallRecord>, Unread> {
         let records = self.0.parts.read_by(call_keys(caller, names), by).await?;
-        let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
+        let mut posted: Vec<NamedCallRecord> = records.iter().flatten().filter_map(posted_call).collect();
         posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
         Ok(posted)
     }
@@ -208,7 +209,7 @@ impl Calls {
     pub async fn read_contents(
         &self,
         caller: Caller,
-        results: &[NamedResult],
+        results: &[NamedCallRecord],
         by: Instant,
     ) -> Result<Vec<Option<String>>, Unread> {
         let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
@@ -253,7 +254,7 @@ impl Calls {
         &self,
         caller: Caller,
         ids: &[Vec<u8>],
-    ) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
+    ) -> Result<Vec<Option<(NamedCallRecord, String)>>, LateError> {
         // Calls with reusable ids have names of another form, so this read never finds them.
         let strong = ids.iter().map(|id| call_names::strong_call_name(id));
         let names: Vec<RecordName> = strong.collect();
@@ -273,8 +274,8 @@ impl Calls {
 }
 
 /// Completes results with the records of their contents.
-fn with_contents(results: &[NamedResult], contents: Vec<Option<Record>>) -> Vec<Option<String>> {
-    let content = |((_, call), apart): (&NamedResult, Option<Record>)| {
+fn with_contents(results: &[NamedCallRecord], contents: Vec<Option<Record>>) -> Vec<Option<String>> {
+    let content = |((_, call), apart): (&NamedCallRecord, Option<Record>)| {
         let posted = call.posted.as_ref()?;
         whole_content(posted.content.clone(), apart)
     };

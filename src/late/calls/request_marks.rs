@@ -10,8 +10,8 @@ use crate::{
     clock,
     late::{
         LateError,
-        contents::{NamedResult, posted_call, whole_content},
-        records::{PostedResult, RecordedCall},
+        contents::{posted_call, whole_content},
+        records::{NamedCallRecord, PostedResult, RecordedCall},
     },
     ledger::{CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, retry_conflicts},
     table::RecordValue,
@@ -23,7 +23,7 @@ impl Calls {
     pub async fn read_for_request(
         &self,
         caller: Caller,
-        results: &[NamedResult],
+        results: &[NamedCallRecord],
         by: Instant,
     ) -> Result<Vec<Option<(String, ReadResult)>>, Unread> {
         let of_kind = |kind| {
@@ -39,7 +39,7 @@ impl Calls {
             let read = ReadResult::of_call(&record, &call)?;
             Some((whole_content(call.posted?.content, apart)?, read))
         };
-        let is_same = |(_, call): &NamedResult, read: &ReadResult| {
+        let is_same = |(_, call): &NamedCallRecord, read: &ReadResult| {
             let posted = call.posted.as_ref();
             posted.is_some_and(|posted| posted.digest == read.digest())
         };

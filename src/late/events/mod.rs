@@ -31,8 +31,64 @@ pub(super) struct Events {
     outbox: Outbox,
 }
 
-/// An event of a change, with its key.
-type WebhookNotice = (RecordKey, OutgoingRecord);
+/// The event of a change.
+#[derive(Clone, Copy, Debug)]
+struct NewEvent {
+    /// The key of the record that it is about.
+    about: RecordKey,
+    account: PrincipalHash,
+    what: (EventKind, EventSubject),
+    due_at: Moment,
+    storing: EventStoring,
+}
+
+/// The way in which an event is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventStoring {
+    /// In the commit of its change.
+    InCommit,
+    /// By the background writer: its change has no commit of its own.
+    Queued,
+}
+
+/// A message of an event, with its key.
+type EventMessage = (RecordKey, OutgoingRecord);
+
+impl NewEvent {
+    /// Returns the event of a change. `None` if it has none.
+    fn of_change(change: LateChange<'_>, now: Moment) -> Option<Self> {
+        use EventStoring::{InCommit, Queued};
+        let of_call = |key: RecordKey, call: &RecordedCall, kind, due_at, storing| {
+            Some(Self {
+                about: key,
+                account: call.account,
+                what: (kind, EventSubject::Call(key.name)),
+                due_at,
+                storing,
+            })
+        };
+        match change {
+            LateChange::Opened(key, call) => of_call(key, call, EventKind::Expired, call.deadline, Queued),
+            LateChange::Settled(key, call) | LateChange::Corrected(key, call) => {
+                of_call(key, call, EventKind::Settled, now, InCommit)
+            }
+            LateChange::Conflict(key, call) => of_call(key, call, EventKind::Conflict, now, Queued),
+            LateChange::CancelRequested(key, call) => of_call(key, call, EventKind::Cancel, now, InCommit),
+            LateChange::Claimed(key, intent) => (intent.tier == Tier::OneWay).then_some(Self {
+                about: key,
+                account: intent.account,
+                // True only if the holder disappears.
+                what: (EventKind::Unknown, EventSubject::Intent(key.name)),
+                due_at: intent.run.lease_until,
+                storing: InCommit,
+            }),
+            LateChange::Withdrawn(..)
+            | LateChange::Answered(..)
+            | LateChange::Heartbeat(_)
+            | LateChange::SessionClosed(_) => None,
+        }
+    }
+}
 
 impl Events {
     /// Creates the events, whose messages go into `outbox`.
@@ -52,34 +108,11 @@ impl Events {
             .filter(move |webhook| webhook.reaches(account))
     }
 
-    /// Returns the events of one change, one for each webhook of the caller.
-    fn notices(&self, change: LateChange<'_>, now: Moment) -> Vec<WebhookNotice> {
-        let of_call = |key: RecordKey, call: &RecordedCall, kind, due_at| {
-            Some((key, call.account, kind, EventSubject::Call(key.name), due_at))
-        };
-        let event = match change {
-            LateChange::Opened(key, call) => of_call(key, call, EventKind::Expired, call.deadline),
-            LateChange::Settled(key, call) | LateChange::Corrected(key, call) => {
-                of_call(key, call, EventKind::Settled, now)
-            }
-            LateChange::Conflict(key, call) => of_call(key, call, EventKind::Conflict, now),
-            LateChange::CancelRequested(key, call) => of_call(key, call, EventKind::Cancel, now),
-            LateChange::Claimed(key, intent) => {
-                let about = EventSubject::Intent(key.name);
-                // True only if the holder disappears.
-                let event = (key, intent.account, EventKind::Unknown, about, intent.run.lease_until);
-                (intent.tier == Tier::OneWay).then_some(event)
-            }
-            LateChange::Withdrawn(..)
-            | LateChange::Answered(..)
-            | LateChange::Heartbeat(_)
-            | LateChange::SessionClosed(_) => None,
-        };
-        let Some((key, account, kind, subject, due_at)) = event else {
-            return Vec::new();
-        };
-        let notice = |webhook: &Webhook| {
-            let key = event_key(key.owner(), webhook, (kind, subject), now);
+    /// Returns the messages of an event, one for each webhook of the caller.
+    fn messages_of(&self, event: &NewEvent, now: Moment) -> Vec<EventMessage> {
+        let (kind, subject) = event.what;
+        let message = |webhook: &Webhook| {
+            let key = event_key(event.about.owner(), webhook, event.what, now);
             let message = OutgoingRecord {
                 purpose: Purpose::Event {
                     webhook: webhook.name.clone(),
@@ -87,17 +120,17 @@ impl Events {
                     subject,
                 },
                 made_at: now,
-                due_at,
-                give_up_at: due_at.saturating_add(GIVE_UP),
+                due_at: event.due_at,
+                give_up_at: event.due_at.saturating_add(GIVE_UP),
                 tries: 0,
                 is_dead: false,
             };
             (key, message)
         };
-        self.webhooks_of(account).map(notice).collect()
+        self.webhooks_of(event.account).map(message).collect()
     }
 
-    /// Queues the removal of events that a call has no more: it has ended in time.
+    /// Queues the removal of events that a call no longer has: it has ended in time.
     fn forget_deadline(&self, call_key: RecordKey, call: &RecordedCall) {
         for webhook in self.webhooks_of(call.account) {
             let event = (EventKind::Expired, EventSubject::Call(call_key.name));
@@ -109,21 +142,10 @@ impl Events {
 
 impl ChangeParticipant for Events {
     fn join<'j>(&'j self, change: LateChange<'j>, now: Moment) -> Joining<'j> {
-        let notices = match change {
-            LateChange::Settled(..)
-            | LateChange::Corrected(..)
-            | LateChange::CancelRequested(..)
-            | LateChange::Claimed(..) => self.notices(change, now),
-            // The first two have no commit that could take an event with it: theirs are queued. The others have none.
-            LateChange::Opened(..)
-            | LateChange::Conflict(..)
-            | LateChange::Withdrawn(..)
-            | LateChange::Answered(..)
-            | LateChange::Heartbeat(_)
-            | LateChange::SessionClosed(_) => Vec::new(),
-        };
-        let step = |(key, message): WebhookNotice| self.parts.messages.insert_step(key, &message, now);
-        let steps = notices.into_iter().map(step).collect();
+        let event = NewEvent::of_change(change, now).filter(|event| event.storing == EventStoring::InCommit);
+        let messages = event.map(|event| self.messages_of(&event, now)).unwrap_or_default();
+        let step = |(key, message): EventMessage| self.parts.messages.insert_step(key, &message, now);
+        let steps = messages.into_iter().map(step).collect();
         Box::pin(ready(Ok(JoinedSteps {
             steps,
             ..JoinedSteps::default()
@@ -131,11 +153,12 @@ impl ChangeParticipant for Events {
     }
 
     fn note(&self, change: LateChange<'_>, now: Moment) {
-        for (key, message) in self.notices(change, now) {
-            if matches!(change, LateChange::Opened(..) | LateChange::Conflict(..)) {
-                self.outbox.queue_change(key, Some(message));
-            } else {
-                self.outbox.due().schedule(key, time_until(message.due_at, now));
+        if let Some(event) = NewEvent::of_change(change, now) {
+            for (key, message) in self.messages_of(&event, now) {
+                match event.storing {
+                    EventStoring::InCommit => self.outbox.due().schedule(key, time_until(message.due_at, now)),
+                    EventStoring::Queued => self.outbox.queue_change(key, Some(message)),
+                }
             }
         }
         if let LateChange::Settled(key, call) | LateChange::Corrected(key, call) | LateChange::Answered(key, call) =

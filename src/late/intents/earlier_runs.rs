@@ -10,8 +10,7 @@ use crate::{
     auth::{Caller, Principal},
     clock,
     late::{
-        calls::NamedCallRecord,
-        records::{IntentRecord, IntentState, intent_rules},
+        records::{IntentRecord, IntentState, NamedCallRecord, intent_rules},
         settings::IntentUse,
     },
     ledger::{Moment, RecordKey, Unread},

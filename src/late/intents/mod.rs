@@ -10,18 +10,18 @@ mod claiming;
 mod earlier_runs;
 mod holder;
 mod holding;
-mod of_calls;
 mod operators;
 mod replaying;
+mod settled_by_calls;
 mod storing;
 
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use earlier_runs::EarlierRun;
 pub use holder::Holder;
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
-pub(super) use of_calls::IntentsOfCalls;
 pub use operators::{ListedIntent, Resolution, ResolveOutcome};
 pub use replaying::ReplayedResult;
+pub(super) use settled_by_calls::IntentsOfCalls;
 
 use std::sync::Arc;
 

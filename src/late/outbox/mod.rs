@@ -1,7 +1,7 @@
 //! Messages to tool services and to webhooks: what is to be sent, when, and until when.
 //!
 //! Each message is a record, so that it survives a restart, and is sent at least once. This folder stores and schedules
-//! messages. `cancels` decides what they say.
+//! messages. `cancels` and `events` decide what they say.
 
 mod due_queue;
 mod message_list;

@@ -225,6 +225,9 @@ pub struct RecordedCall {
     pub origin: Option<[u8; 32]>,
 }
 
+/// A recorded call, and the name of its record.
+pub type NamedCallRecord = (RecordName, RecordedCall);
+
 impl RecordedCall {
     /// Returns `true` if the result waits for its conversation. That of a read is restored if a request shows its call, but
     /// it is never pushed.

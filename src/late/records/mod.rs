@@ -16,8 +16,8 @@ pub(super) mod retention;
 
 pub use call_state::RecordedCallState;
 pub use calls::{
-    CallQuery, INLINE_BYTES_MAX, ParkedResult, PostRefusal, PostedResult, RecordedCall, RefusedResult, StoredContent,
-    TIERS,
+    CallQuery, INLINE_BYTES_MAX, NamedCallRecord, ParkedResult, PostRefusal, PostedResult, RecordedCall, RefusedResult,
+    StoredContent, TIERS,
 };
 pub use event_kind::{EventKind, EventSubject};
 pub use intent_names::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, IntentId, IntentIdParseError, IntentScope};

@@ -1,4 +1,4 @@
-//! The intent of a recorded call: a result of the call settles it too.
+//! Intents that are settled with their calls: a result of a call settles its intent too.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     table::RecordValue,
 };
 
-/// The intents as a part of the changes of calls.
+/// The part that intents take in changes of calls.
 pub(in crate::late) struct IntentsOfCalls(pub(in crate::late) Arc<LateParts>);
 
 impl ChangeParticipant for IntentsOfCalls {
