@@ -181,8 +181,6 @@ enum RequestState {
     Sent,
     /// The request has failed, and its text was removed.
     Failed,
-    /// A provider has accepted a request with the text.
-    Accepted,
 }
 
 impl OwnText {
@@ -302,8 +300,12 @@ impl RecallStore {
             return Some((Arc::clone(stored), false));
         }
         let (texts, key) = (&self.0.appended, anchor_key(caller, anchor));
-        // The removal of an earlier text would remove this one too if it came after it.
-        if !self.0.writer.await_subject(&Subject::of_record(&key), deadline).await {
+        // The removal of an earlier text would remove this one too if it came after it. While the store fails it stays queued.
+        let (writer, subject) = (&self.0.writer, Subject::of_record(&key));
+        let is_over = || !writer.is_about(&subject) || writer.is_failing();
+        writer.await_end(deadline, is_over).await;
+        if writer.is_about(&subject) {
+            self.0.telemetry.record_ledger_timeout("write");
             return None;
         }
         texts.rows.note_principal(caller.principal());
@@ -350,14 +352,12 @@ impl RecallStore {
         let mut added = None;
         // Queued under the lock of the entry, so that a removal comes before it or not at all.
         texts.unaccepted.change(&(principal, anchor), |own| {
-            let open = own.filter(|own| own.state != RequestState::Accepted);
-            if let Some((row, steps)) = self.accepted_row((caller, anchor), appended, open) {
+            if let Some((row, steps)) = self.accepted_row((caller, anchor), appended, own) {
                 added = Some(self.0.writer.add_writes(steps));
                 texts.rows.change(principal, anchor, |_| SetChange::Put(row));
             }
-            own.map_or(EntryChange::Keep, |own| {
-                EntryChange::Put(own.in_state(RequestState::Accepted))
-            })
+            // What is accepted is rolled back no more.
+            EntryChange::Remove
         });
         if let Some(added) = added {
             self.0.writer.note_added(added);
@@ -366,7 +366,7 @@ impl RecallStore {
 
     /// Returns the row of an accepted text, and the steps that store it. `None` if the ledger has it for certain.
     ///
-    /// `own` is the text of this process at its place that was not accepted before.
+    /// `own` is the text that this process has stored at its place, and that was not accepted before.
     fn accepted_row(
         &self,
         (caller, anchor): (Caller, Anchor),

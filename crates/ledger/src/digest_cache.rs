@@ -87,6 +87,8 @@ pub enum EntryChange<V> {
     Put(V),
     /// Leaves the entry as it is.
     Keep,
+    /// Removes the entry.
+    Remove,
 }
 
 type SharedValue = Arc<dyn Any + Send + Sync>;
@@ -186,6 +188,7 @@ impl<K: DigestKey, V: Clone + Send + Sync + 'static> DigestCache<K, V> {
             {
                 Some(EntryChange::Put(value)) => Op::Put(Arc::new(value)),
                 Some(EntryChange::Keep) | None => Op::Nop,
+                Some(EntryChange::Remove) => Op::Remove,
             }
         });
     }
@@ -262,6 +265,8 @@ mod tests {
         assert_eq!(cache.get_or_insert_with(&[2; 32], || "d".to_owned()), "d");
         cache.change(&[1; 32], |known| EntryChange::Put(known.unwrap() + "e"));
         cache.change(&[3; 32], |known| known.map_or(EntryChange::Keep, EntryChange::Put));
+        cache.insert(&[4; 32], "f".to_owned());
+        cache.change(&[4; 32], |_| EntryChange::Remove);
         let mut all: Vec<_> = cache.iter().collect();
         all.sort();
         assert_eq!(all, [([1; 32], "ae".to_owned()), ([2; 32], "d".to_owned())]);

@@ -58,6 +58,10 @@ impl OpenCallRecords {
             None => false,
         };
         let unrecorded: Vec<&BodyCall> = calls.iter().copied().filter(|call| !is_recorded(call)).collect();
+        for call in &unrecorded {
+            // If the second read fails, it is not known what was posted.
+            self.recorded.remove(&call.key);
+        }
         let unseen = calls.iter().copied().filter(|call| !self.seen.contains_key(&call.key));
         let (unseen, wanted): (Vec<CallKey>, Vec<ClientResultQuery>) =
             unseen.map(|call| (call.key, wanted_result(call))).unzip();
