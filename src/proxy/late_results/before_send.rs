@@ -12,7 +12,7 @@ use crate::{
     repair::{BodyCall, CallKey, PinnedResult},
 };
 
-/// Late results of one request on their way into its body.
+/// Everything that decides which late results go into the body of one request: its stores, scope, deadline and patience.
 #[derive(Clone, Copy)]
 pub(in crate::proxy) struct BeforeSend<'r> {
     pub(in crate::proxy) path: &'r DataPath,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::{LateResults, after_answer::RECORDING_MAX, before_send::BeforeSend};
 use crate::{
     digest::digest_of,
-    late::{NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
+    late::{NamedCallRecord, NotedCall, matching::is_call_of_body, records::RecordedCall},
     ledger::{RecordName, Unread},
     recall::APPENDED_CALLS_MAX,
     repair::{
@@ -156,7 +156,7 @@ impl<'v> BodyCalls<'v> {
     pub(super) fn confirm_lacking(
         &self,
         lacking: &LackingCalls<'_>,
-        (name, recorded): &NamedResult,
+        (name, recorded): &NamedCallRecord,
         content: &str,
     ) -> Option<LateCall> {
         let results = self.before.results;
@@ -240,10 +240,10 @@ fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
 /// Returns the first of these results that fit into one message of `bytes_max`, each with at most `result_bytes_max`. The
 /// others wait for the next message.
 pub(super) fn choose_that_fit(
-    results: Vec<NamedResult>,
+    results: Vec<NamedCallRecord>,
     result_bytes_max: usize,
     bytes_max: usize,
-) -> Vec<NamedResult> {
+) -> Vec<NamedCallRecord> {
     let mut chosen = Vec::new();
     let mut room = bytes_max as u64;
     for result in results {

@@ -39,8 +39,8 @@ pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) results: CallResults,
     /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
-    /// Anchor of the late text that a resend was the first to store. `None` if there is none.
-    pub(in crate::proxy) stored_anchor: Option<Anchor>,
+    /// Late text that a resend was the first to store, with its anchor. `None` if there is none.
+    stored_text: Option<(Anchor, Arc<AppendedText>)>,
     /// Late text of the last message with its anchor. `None` if the message has none.
     pub(in crate::proxy) last_text: Option<(Anchor, Arc<AppendedText>)>,
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
@@ -62,7 +62,7 @@ impl PendingPins {
             ledger_budget: LedgerBudget::FULL,
             results: CallResults::default(),
             posted_calls: HashMap::new(),
-            stored_anchor: None,
+            stored_text: None,
             last_text: None,
             plain,
             outline,
@@ -99,8 +99,7 @@ impl PendingPins {
             unstored: recall.commit_results(scope, &used),
             ledger_budget: self.ledger_budget,
         };
-        self.stored_anchor = None;
-        if let Some((anchor, appended)) = self.last_text.take() {
+        for (anchor, appended) in self.stored_text.take().into_iter().chain(self.last_text.take()) {
             recall.accept_text(scope.caller, anchor, &appended);
         }
         if let Some(watch) = self.repeat_watch.take() {
@@ -157,7 +156,7 @@ impl PendingPins {
                         .append_text(scope.caller, anchor, appended, marks, deadline)
                         .await;
                     // Text that another request stored must survive the rollback of this one.
-                    stored.map(|(_, is_new)| is_new.then_some(anchor))
+                    stored.map(|(text, is_new)| is_new.then_some((anchor, text)))
                 }
                 None => Some(None),
             }
@@ -165,12 +164,13 @@ impl PendingPins {
         let stored = self.ledger_budget.spend(store).await;
         // The resend's body no longer contains the text of an earlier resend.
         self.remove_placed_text();
-        self.stored_anchor = stored.flatten();
-        stored.is_some()
+        let is_stored = stored.is_some();
+        self.stored_text = stored.flatten();
+        is_stored
     }
 
     fn remove_placed_text(&mut self) {
-        if let Some(anchor) = self.stored_anchor.take() {
+        if let Some((anchor, _)) = self.stored_text.take() {
             self.recall.roll_back_text(self.scope.caller, anchor);
         }
     }

@@ -402,6 +402,9 @@ async fn a_gap_filled_by_the_client_keeps_its_placeholder_with_bound_thinking() 
         let sent = json_of(&provider.last());
         assert_eq!(sent["messages"][2], gap);
         let told = sent["messages"][4].clone();
+        // The answer is lost on its way: the client asks again, and its provider is overloaded meanwhile.
+        provider.reply(Reply::Status(529, json!({"type": "error"})));
+        assert_eq!(session.send(&app, KEY).await.status(), 529);
         assert!(
             told.to_string().contains("late result of tool call toolu_01Qw9eR7tY5u")
                 && told.to_string().contains("result of toolu_01Qw9eR7tY5u"),

@@ -19,7 +19,7 @@ pub trait SetRow: StoredRow {
     /// Returns the time until which the row is stored.
     fn until(&self) -> Moment;
 
-    /// Returns `true` if the row counts, and stays in a full set.
+    /// Returns `true` if the row is counted. A full set never drops it.
     fn is_counted(&self) -> bool {
         false
     }

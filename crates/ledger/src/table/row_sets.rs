@@ -153,7 +153,7 @@ impl<V: SetRow> RowSets<V> {
 
     /// Changes a row in memory. The caller has the change stored, before it or behind it.
     ///
-    /// Nothing happens without a set of the principal: the next read finds the change.
+    /// Without a set of the principal nothing changes: a read finds the change once it is stored.
     pub fn change(&self, principal: Principal, name: RecordName, change: impl FnOnce(Option<&V>) -> SetChange<V>) {
         if let Some(set) = self.sets.get(&principal) {
             self.update_set(principal, &set, |set| set.change_row(name, change));

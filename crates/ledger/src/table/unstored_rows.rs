@@ -58,7 +58,7 @@ impl UnstoredRows {
         }
     }
 
-    /// Returns `true` if the ledger lacks one of these rows. One that was late once delays no more.
+    /// Returns `true` if the ledger lacks one of these rows. One whose wait has timed out is not waited for again.
     fn is_due(&self) -> bool {
         self.0.iter().any(|(table, key)| {
             let is_due = |generation| !table.parts().writer.is_late(&Subject::of_record(key), generation);

@@ -19,7 +19,7 @@ const JOURNAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The limit of one principal's decisions, in bytes: none can fill the journal alone.
 const PRINCIPAL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The knowledge about the record of a decision.
+/// Everything that is known of a decision's record in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowState {
     /// There is no row.

@@ -124,10 +124,10 @@ impl<V: DecidedRow> DecidedTable<V> {
         Ok(rows.collect())
     }
 
-    /// Decides on rows before they are sent, unless they are decided. Waits only for a ledger that decides itself.
+    /// Decides on rows before their request is sent. An earlier decision stands. Waits only for a ledger that decides itself.
     ///
-    /// Returns the row that stands under each name, in their order. `None` or one with the same content is the given one.
-    /// Another one stays, and the request must use it.
+    /// Returns the row that stands under each name, in their order. `None`, or one with the same content, is the given one.
+    /// The request must use any other one.
     pub async fn decide(&self, principal: Principal, given: Vec<(RecordName, V)>, deadline: Instant) -> Vec<Option<V>> {
         let is_verified = !given.is_empty() && self.0.note_writer(principal);
         let (mut keys, mut standing) = (Vec::with_capacity(given.len()), Vec::with_capacity(given.len()));
