@@ -21,6 +21,7 @@
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known results → plan → edits, and every text that the proxy writes |
+//! | [`mend`] | a body that meets what a server demands beyond the rules of its format |
 //!
 //! A room imports only rooms that come before it.
 //!
@@ -35,6 +36,7 @@
 pub mod conversation;
 pub mod digest;
 pub mod labels;
+pub mod mend;
 pub mod repair;
 pub mod splice;
 pub mod wire;

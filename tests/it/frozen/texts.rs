@@ -184,6 +184,7 @@ fn after_refusals(facts: &mut String) {
         let refused = Refusal {
             kind: RefusalKind::Unanswered,
             ids: vec!["call_1".to_owned(), "call_2".to_owned()],
+            demand: None,
         };
         let reads = |reading: &RefusalReading| {
             let policy = policy();

@@ -111,6 +111,7 @@ fn items_refused_by_id() {
         let refusal = Refusal {
             kind,
             ids: vec!["msg_1".into()],
+            demand: None,
         };
         is_linear(&format!("{kind:?}"), 250, sent, |(body, sent)| {
             let is_better = RefusalReading::ALL.into_iter().any(|reading| {

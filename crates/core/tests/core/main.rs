@@ -29,6 +29,7 @@ mod late_texts;
 mod linear_work;
 mod long_session;
 mod lost_texts;
+mod mend_cases;
 mod odd_json;
 mod outlines;
 mod posted_contents;

@@ -121,7 +121,11 @@ fn repair_refused(body: &Bytes, wire: Wire) {
         RefusalKind::Duplicate,
         RefusalKind::RepeatedItem,
     ] {
-        let refusal = Refusal { kind, ids: ids.clone() };
+        let refusal = Refusal {
+            kind,
+            ids: ids.clone(),
+            demand: None,
+        };
         for reading in RefusalReading::ALL {
             let Ok(parsed) = parse(body, wire) else { return };
             let _ = parsed.is_blameless(&refusal);

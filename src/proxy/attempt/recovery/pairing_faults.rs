@@ -73,7 +73,8 @@ const fn is_of_pairing(kind: RefusalKind) -> bool {
         | RefusalKind::WithoutSignature
         | RefusalKind::WithoutContainer
         | RefusalKind::ForeignThinking
-        | RefusalKind::DeadResponse => false,
+        | RefusalKind::DeadResponse
+        | RefusalKind::Demand => false,
     }
 }
 

@@ -4,7 +4,9 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
     /// A variable that does not exist.
-    #[error("{0:?} has an unknown variable: use <ids>, <place>, <number>, <word> or <words>, and << for a <")]
+    #[error(
+        "{0:?} has an unknown variable: use <ids>, <place>, <member>, <name>, <number>, <word> or <words>, and << for a <"
+    )]
     UnknownVariable(String),
     /// Two variables without text between them.
     #[error("{0:?} has two variables without text between them")]
@@ -21,6 +23,17 @@ pub enum RowFault {
     /// Sentences that may follow, of a fault whose repair loses nothing: they would not be read.
     #[error("row {0}: `then` is only for faults whose repair loses something")]
     UnusedSentences(String),
+    /// A mend, an argument, or words about one that do not exist.
+    #[error("row {row}: unknown mend {text:?}: see docs/rules.md")]
+    UnknownMend {
+        /// The name of the row.
+        row: String,
+        /// The words.
+        text: String,
+    },
+    /// A row whose fault is a demand, and that has no mend; or the reverse.
+    #[error("row {0}: a mend belongs to the fault \"demand\", and this fault needs one")]
+    DemandWithoutMend(String),
     /// A fault that does not exist.
     #[error("row {row}: unknown fault {fault:?}")]
     UnknownFault {

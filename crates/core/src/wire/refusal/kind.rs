@@ -1,5 +1,7 @@
 //! A provider's objection to a history, by its kind.
 
+use super::demand::Demand;
+
 /// A provider's objection to a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -12,6 +14,8 @@ pub struct Refusal {
     /// the repair looks for findings of that kind, or resends the original body if it was edited. It never chooses a
     /// call by an index in the text.
     pub ids: Vec<String>,
+    /// The demand that a mend meets. `None` unless that is the kind.
+    pub demand: Option<Box<Demand>>,
 }
 
 /// The faults of a history that providers name.
@@ -53,11 +57,13 @@ pub enum RefusalKind {
     ForeignThinking,
     /// Responses: the provider has lost the response that the request continues from. The id, if any, is its id.
     DeadResponse,
+    /// A demand beyond the rules of the format, which the mend of its row meets. The ids are those of items or tools.
+    Demand,
 }
 
 impl RefusalKind {
     /// Every kind, with its stable name.
-    pub const LABELS: [(&str, Self); 17] = [
+    pub const LABELS: [(&str, Self); 18] = [
         ("any_fault", Self::AnyFault),
         ("unanswered", Self::Unanswered),
         ("orphan", Self::Orphan),
@@ -75,6 +81,7 @@ impl RefusalKind {
         ("without_container", Self::WithoutContainer),
         ("foreign_thinking", Self::ForeignThinking),
         ("dead_response", Self::DeadResponse),
+        ("demand", Self::Demand),
     ];
 
     /// Returns the kind with this name.

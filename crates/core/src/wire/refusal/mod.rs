@@ -6,6 +6,7 @@
 //! user's too, as the name of a member: so a place consists of numbers and known names. A text whose repair loses
 //! something must be the whole message.
 
+mod demand;
 mod fault;
 mod ids;
 mod kind;
@@ -15,6 +16,7 @@ mod pattern;
 mod read;
 mod table;
 
+pub use demand::{Demand, Learning, MendKind, MendReach, RowMend};
 pub use fault::RowFault;
 pub use kind::{Refusal, RefusalKind};
 pub use masked_text::{MASKED_BYTES_MAX, names_history};

@@ -5,12 +5,15 @@
 //! there is no backtracking.
 
 use super::{
+    demand::Slots,
     fault::RowFault,
     ids::{self, QUOTE_MARKS},
 };
 
 /// Bytes of the longest variable: for an id and the quotes around it.
 const VARIABLE_BYTES_MAX: usize = 264;
+/// Bytes of the longest name of a member or tool.
+const NAME_BYTES_MAX: usize = 128;
 /// Number of marks in a row that are skipped.
 const QUOTE_MARKS_MAX: usize = 4;
 /// Largest number of variables of a pattern.
@@ -36,6 +39,10 @@ enum VariableKind {
     Ids,
     /// `<place>`: the rest of a place in the body, such as `3.content.0`: numbers and known names.
     Place,
+    /// `<member>`: the name of a member: letters, digits, `_` and `-`.
+    Member,
+    /// `<name>`: a name in quotes, without a blank.
+    Name,
     /// `<number>`: a number.
     Number,
     /// `<word>`: bytes without a blank.
@@ -46,9 +53,11 @@ enum VariableKind {
 
 impl VariableKind {
     /// Every variable, with its name.
-    const NAMES: [(&str, Self); 5] = [
+    const NAMES: [(&str, Self); 7] = [
         ("ids", Self::Ids),
         ("place", Self::Place),
+        ("member", Self::Member),
+        ("name", Self::Name),
         ("number", Self::Number),
         ("word", Self::Word),
         ("words", Self::Words),
@@ -58,7 +67,9 @@ impl VariableKind {
     const fn ends_at(self, byte: u8) -> bool {
         match self {
             Self::Words => byte == b'\n',
-            Self::Ids | Self::Place | Self::Number | Self::Word => byte.is_ascii_whitespace(),
+            Self::Ids | Self::Place | Self::Member | Self::Name | Self::Number | Self::Word => {
+                byte.is_ascii_whitespace()
+            }
         }
     }
 
@@ -66,10 +77,27 @@ impl VariableKind {
     fn accepts(self, gap: &[u8], place_names: &[String]) -> bool {
         match self {
             Self::Ids | Self::Word | Self::Words => true,
+            Self::Member => is_member(gap),
+            Self::Name => !gap.is_empty() && gap.len() <= NAME_BYTES_MAX,
             Self::Number => gap.iter().all(u8::is_ascii_digit),
             Self::Place => is_place(gap, place_names),
         }
     }
+}
+
+/// Returns `true` if a member may have this name. Quotes around it do not belong to it.
+fn is_member(text: &[u8]) -> bool {
+    let text = without_quotes(text);
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.iter().all(is_letter)
+}
+
+/// Returns the text without quotes at both ends.
+fn without_quotes(text: &[u8]) -> &[u8] {
+    let is_quote = |byte: &&u8| QUOTE_MARKS.contains(*byte);
+    let before = text.iter().take_while(is_quote).count();
+    let after = text.iter().rev().take_while(is_quote).count();
+    text.get(before..text.len().saturating_sub(after)).unwrap_or_default()
 }
 
 /// Returns `true` if a place in a body may be written like this: `messages[3].content`. Its steps are numbers and `names`.
@@ -84,6 +112,8 @@ pub(super) fn is_place(text: &[u8], names: &[String]) -> bool {
 pub(super) struct PatternMatch<'t> {
     /// The ids that the text names, in its order, each once.
     pub(super) ids: Vec<String>,
+    /// The texts of its other variables.
+    pub(super) slots: Slots,
     /// The text after the pattern. Empty after a list of ids.
     pub(super) rest: &'t [u8],
 }
@@ -151,7 +181,7 @@ impl Pattern {
 
     /// Matches the pattern with the beginning of `text`.
     pub(super) fn match_start<'t>(&self, text: &'t [u8], place_names: &[String]) -> Option<PatternMatch<'t>> {
-        let (mut found, mut rest) = (Vec::new(), text);
+        let (mut found, mut slots, mut rest) = (Vec::new(), Slots::default(), text);
         let mut pieces = self.pieces.iter();
         while let Some(piece) = pieces.next() {
             let variable = match piece {
@@ -166,20 +196,40 @@ impl Pattern {
                 // Nothing delimits a variable at the end of a pattern, so it takes a whole list.
                 _ if variable == VariableKind::Ids => {
                     found.extend(ids::read_id_list(rest));
-                    return Some(PatternMatch { ids: found, rest: &[] });
+                    return Some(PatternMatch {
+                        ids: found,
+                        slots,
+                        rest: &[],
+                    });
                 }
                 _ => rest.split_at(variable_width(rest, variable)),
             };
             if !variable.accepts(gap, place_names) {
                 return None;
             }
-            if variable == VariableKind::Ids {
-                found.extend(ids::parse_id(gap).filter(|id| !found.contains(id)));
+            match variable {
+                VariableKind::Ids => found.extend(ids::parse_id(gap).filter(|id| !found.contains(id))),
+                VariableKind::Place => slots.place = slots.place.or_else(|| text_of(gap)),
+                VariableKind::Member => slots.member = slots.member.or_else(|| text_of(gap)),
+                VariableKind::Name => slots.name = slots.name.or_else(|| text_of(gap)),
+                VariableKind::Number => slots
+                    .numbers
+                    .extend(text_of(gap).and_then(|text| text.parse::<u64>().ok())),
+                VariableKind::Word | VariableKind::Words => {}
             }
             rest = after;
         }
-        Some(PatternMatch { ids: found, rest })
+        Some(PatternMatch {
+            ids: found,
+            slots,
+            rest,
+        })
     }
+}
+
+/// Returns the text of a variable without the quotes around it. `None` if it is no UTF-8.
+fn text_of(gap: &[u8]) -> Option<Box<str>> {
+    std::str::from_utf8(without_quotes(gap)).ok().map(Into::into)
 }
 
 /// Matches a literal with the beginning of `text`. Returns the text after it.

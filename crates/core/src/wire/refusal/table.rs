@@ -3,10 +3,11 @@
 use serde::Deserialize;
 
 use super::{
+    demand::{MendTexts, RowMend},
     fault::RowFault,
     kind::{Refusal, RefusalKind},
     known_words::KnownWords,
-    pattern::{Pattern, is_place},
+    pattern::{Pattern, PatternMatch, is_place},
 };
 
 /// Fewest bytes of text in a row, apart from variables.
@@ -43,6 +44,15 @@ pub struct RowTexts {
     /// Sentences that may follow the texts, as patterns. Only for faults whose repair loses something.
     #[serde(default)]
     pub then: Vec<String>,
+    /// The mend that meets the demand, with its argument: `drop_member <member>`. Only for the fault `demand`.
+    #[serde(default)]
+    pub mend: Option<String>,
+    /// The places at which the mend acts: `all`, or `named`. `None` for those of its kind.
+    #[serde(default)]
+    pub fits: Option<String>,
+    /// The lifetime of what an accepted mend teaches: `rule`, `block` or `once`. `None` for `rule`.
+    #[serde(default)]
+    pub learn: Option<String>,
 }
 
 fn bad_request() -> Vec<u16> {
@@ -58,6 +68,8 @@ pub struct RefusalRow {
     pub kind: RefusalKind,
     /// The statuses with which its texts count.
     pub statuses: Vec<u16>,
+    /// The mend that meets the demand. `None` for any other fault.
+    pub mend: Option<RowMend>,
     texts: Vec<Pattern>,
     then: Vec<Pattern>,
 }
@@ -130,22 +142,31 @@ impl RefusalTable {
     pub(super) fn find_row(&self, led: LedText<'_>, status: Option<u16>) -> Option<FoundRefusal<'_>> {
         let counts = |row: &&RefusalRow| status.is_none_or(|status| row.statuses.contains(&status));
         let matches = self.rows.iter().filter(counts).filter_map(|row| {
-            let (bytes, ids) = self.match_row(row, led)?;
-            Some((bytes, row, ids))
+            let (bytes, found) = self.match_row(row, led)?;
+            Some((bytes, row, found))
         });
         // Of two with the same length the name decides, so that the order never does.
-        let (_, row, ids) = matches.max_by_key(|(bytes, row, _)| (*bytes, &row.name))?;
-        let refusal = Refusal { kind: row.kind, ids };
+        let (_, row, found) = matches.max_by_key(|(bytes, row, _)| (*bytes, &row.name))?;
+        let demand = match &row.mend {
+            // Without its argument there is nothing to mend.
+            Some(mend) => Some(Box::new(mend.demand(&found.slots)?)),
+            None => None,
+        };
+        let refusal = Refusal {
+            kind: row.kind,
+            ids: found.ids,
+            demand,
+        };
         Some(FoundRefusal { row, refusal })
     }
 
-    /// Matches a row with the beginning of `led`. Returns the bytes that matched besides variables, and the ids.
-    fn match_row(&self, row: &RefusalRow, led: LedText<'_>) -> Option<(usize, Vec<String>)> {
+    /// Matches a row with the beginning of `led`. Returns the bytes that matched besides variables, and the match.
+    fn match_row<'t>(&self, row: &RefusalRow, led: LedText<'t>) -> Option<(usize, PatternMatch<'t>)> {
         let matches = row.texts.iter().filter_map(|text| {
             let found = text.match_start(led.text, &self.place_names)?;
             // The client may have written what follows a text, and the text itself, as the name of a member.
-            let counts = !row.kind.loses_content() || self.ends_message(row, found.rest, led);
-            counts.then(|| (text.literal_bytes(), found.ids))
+            let counts = !row.loses_content() || self.ends_message(row, found.rest, led);
+            counts.then(|| (text.literal_bytes(), found))
         });
         matches.max_by_key(|(bytes, _)| *bytes)
     }
@@ -196,6 +217,11 @@ impl RefusalTable {
 }
 
 impl RefusalRow {
+    /// Returns `true` if the repair or the mend removes something that the model could read.
+    pub fn loses_content(&self) -> bool {
+        self.kind.loses_content() || self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content())
+    }
+
     fn compile(texts: &RowTexts) -> Result<Self, RowFault> {
         let kind = RefusalKind::from_label(&texts.fault).ok_or_else(|| RowFault::UnknownFault {
             row: texts.name.clone(),
@@ -206,8 +232,21 @@ impl RefusalRow {
                 .map(|text| Pattern::compile(text))
                 .collect::<Result<Vec<_>, _>>()
         };
+        let mend = texts.mend.as_deref().map(|mend| {
+            RowMend::compile(MendTexts {
+                row: &texts.name,
+                mend,
+                fits: texts.fits.as_deref(),
+                learn: texts.learn.as_deref(),
+            })
+        });
+        let mend = mend.transpose()?;
+        if mend.is_some() != (kind == RefusalKind::Demand) {
+            return Err(RowFault::DemandWithoutMend(texts.name.clone()));
+        }
         let row = Self {
             name: texts.name.clone(),
+            mend,
             kind,
             statuses: texts.status.clone(),
             texts: compile_all(&texts.text)?,
@@ -219,15 +258,15 @@ impl RefusalRow {
             }
         }
         let all = texts.text.iter().chain(&texts.then);
-        let mut open = all
-            .zip(row.texts.iter().chain(&row.then))
-            .filter(|(_, pattern)| pattern.is_open());
-        if !row.then.is_empty() && !kind.loses_content() {
+        let patterns = row.texts.iter().chain(&row.then);
+        let mut open = all.zip(patterns).filter(|(_, pattern)| pattern.is_open());
+        if !row.then.is_empty() && !row.loses_content() {
             return Err(RowFault::UnusedSentences(texts.name.clone()));
         }
-        match open.next() {
-            Some((text, _)) if kind.loses_content() => Err(RowFault::OpenEnd(text.clone())),
-            _ => Ok(row),
+        let open = open.next();
+        match open {
+            Some((text, _)) if row.loses_content() => Err(RowFault::OpenEnd(text.clone())),
+            Some(_) | None => Ok(row),
         }
     }
 }

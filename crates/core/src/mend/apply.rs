@@ -1,0 +1,206 @@
+//! Making mends: those that a refusal demands, and those that earlier ones have taught.
+
+use bytes::Bytes;
+
+use super::{
+    body::MendBody,
+    candidate::{BlockHash, Candidate, Change},
+    kinds::find_candidates,
+    mend_list::Mend,
+    place, texts,
+};
+use crate::{
+    conversation::Role,
+    splice::{Edit, EditList},
+    wire::{
+        Demand, Learning, MendReach, Unreadable, Wire,
+        json::{self, ListElement},
+    },
+    work,
+};
+
+/// A mended body.
+#[derive(Clone, Debug)]
+pub struct Mended {
+    /// The body.
+    pub body: Bytes,
+    /// The mends that were made, each with the number of its places.
+    pub made: Vec<(Mend, usize)>,
+    /// The blocks that were mended: those of a demand that teaches blocks.
+    pub blocks: Vec<BlockHash>,
+    /// Blocks that the demand is about and that the user has written newly: they stay.
+    pub kept: Vec<BlockHash>,
+}
+
+impl Mended {
+    fn unchanged(body: &Bytes) -> Self {
+        Self {
+            body: body.clone(),
+            made: Vec::new(),
+            blocks: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+}
+
+/// Makes these mends wherever they fit. `is_refused` returns `true` for blocks that a provider has refused before: those
+/// are mended too, even if the user has written them newly.
+///
+/// Without a place for any of them the body is the same handle. Fails if the body is no JSON.
+pub fn mend_body(
+    body: &Bytes,
+    wire: Wire,
+    mends: &[Mend],
+    is_refused: &dyn Fn(&BlockHash) -> bool,
+) -> Result<Mended, Unreadable> {
+    let mut mended = Mended::unchanged(body);
+    for mend in mends {
+        let Some(read) = MendBody::read(&mended.body, wire)? else {
+            break;
+        };
+        let is_chosen = |candidate: &Candidate| {
+            let is_refused = candidate.hash.as_ref().is_some_and(is_refused);
+            is_of_class(candidate, mend) && (is_refused || !is_guarded(&read, candidate, mend))
+        };
+        let chosen: Vec<Candidate> = find_candidates(&read, mend).into_iter().filter(is_chosen).collect();
+        mended.make(mend, wire, chosen)?;
+    }
+    Ok(mended)
+}
+
+/// Makes the mend that a refusal demands of a body. `ids` are those that the refusal names.
+///
+/// Without a place for it the body is the same handle. Fails if the body is no JSON.
+pub fn meet_demand(
+    body: &Bytes,
+    wire: Wire,
+    demand: &Demand,
+    ids: &[String],
+    is_refused: &dyn Fn(&BlockHash) -> bool,
+) -> Result<Mended, Unreadable> {
+    let mut mended = Mended::unchanged(body);
+    let Some(mut mend) = Mend::new(demand.kind, demand.word.as_deref().unwrap_or_default()) else {
+        return Ok(mended);
+    };
+    let (chosen, blocks) = {
+        let Some(read) = MendBody::read(&mended.body, wire)? else {
+            return Ok(mended);
+        };
+        let mut found = find_candidates(&read, &mend);
+        let (message, block) = demand.place.as_deref().map_or((None, None), place::indices);
+        let is_named = |candidate: &Candidate| {
+            let at = candidate.block.map(|block| block.at);
+            Some(candidate.message) == message && (block.is_none() || at.is_none() || at == block)
+        };
+        if !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty()) {
+            found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
+        }
+        // What is wrong in one object is wrong in all of its class.
+        if let Some(named) = found.iter().find(|candidate| is_named(candidate)) {
+            mend.class = named.class.clone();
+        } else if let Some(names) = demand.place.as_deref().map(place::names) {
+            let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
+            mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
+        }
+        found.retain(|candidate| is_of_class(candidate, &mend));
+        if demand.reach == MendReach::Named {
+            if found.iter().any(is_named) {
+                found.retain(is_named);
+            }
+            // Which of several it is, nobody can tell.
+            found.truncate(if found.len() == 1 { 1 } else { 0 });
+        }
+        let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
+        let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
+            .into_iter()
+            .partition(|candidate| is_guarded(&read, candidate, &mend) && !is_refused(candidate));
+        mended.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
+        let blocks: Vec<BlockHash> = chosen.iter().filter_map(|candidate| candidate.hash).collect();
+        (chosen, blocks)
+    };
+    if demand.learning == Learning::Block {
+        mended.blocks = blocks;
+    }
+    mended.make(&mend, wire, chosen)?;
+    Ok(mended)
+}
+
+fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
+    mend.class.is_empty() || candidate.class == mend.class
+}
+
+/// Returns `true` if a candidate is what the user says newly, and the mend would lose it.
+fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
+    let list = candidate.block.and_then(|block| body.lists.get(block.list));
+    mend.kind.loses_content() && list.is_some_and(|list| body.is_users_newest(list))
+}
+
+impl Mended {
+    /// Makes one mend at the chosen places.
+    fn make(&mut self, mend: &Mend, wire: Wire, chosen: Vec<Candidate>) -> Result<(), Unreadable> {
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let count = chosen.len();
+        let edits = {
+            let Some(body) = MendBody::read(&self.body, wire)? else {
+                return Ok(());
+            };
+            edits_of(&body, chosen)
+        };
+        // Edits that overlap would be a bug of a mend: then the body stays as it is.
+        let Ok(edits) = EditList::new(edits, self.body.len()) else {
+            return Ok(());
+        };
+        if !edits.is_empty() {
+            self.body = edits.apply(&self.body).to_vec().into();
+            self.made.push((mend.clone(), count));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the edits that carry out the changes of these candidates.
+fn edits_of(body: &MendBody<'_>, chosen: Vec<Candidate>) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    let mut gone_messages = vec![false; body.messages.len()];
+    let mut gone_blocks: Vec<Vec<usize>> = vec![Vec::new(); body.lists.len()];
+    work::count(chosen.len());
+    for candidate in chosen {
+        match (candidate.change, candidate.block) {
+            (Change::Edit(own), _) => edits.extend(own),
+            (Change::Remove, Some(block)) => {
+                if let Some(gone) = gone_blocks.get_mut(block.list) {
+                    gone.push(block.at);
+                }
+            }
+            (Change::Remove, None) => {
+                if let Some(gone) = gone_messages.get_mut(candidate.message) {
+                    *gone = true;
+                }
+            }
+        }
+    }
+    for (list, gone) in body.lists.iter().zip(gone_blocks) {
+        if gone.is_empty() {
+            continue;
+        }
+        let author = body
+            .messages
+            .get(list.message)
+            .map_or(Role::User, |message| message.author);
+        let spans: Vec<_> = list.blocks.iter().map(|block| block.span).collect();
+        let kept = (0..spans.len()).filter(|at| !gone.contains(at));
+        let mut wanted: Vec<ListElement> = kept.map(|at| ListElement::Kept(at, Vec::new())).collect();
+        if wanted.is_empty() {
+            wanted.push(ListElement::New(body.constant_block(author, texts::EMPTY)));
+        }
+        edits.extend(json::rebuild_list(list.span, &spans, wanted));
+    }
+    if gone_messages.contains(&true) {
+        let kept = (0..body.messages.len()).filter(|at| !gone_messages.get(*at).copied().unwrap_or_default());
+        let wanted = kept.map(|at| ListElement::Kept(at, Vec::new())).collect();
+        edits.extend(json::rebuild_list(body.history, &body.message_spans(), wanted));
+    }
+    edits
+}

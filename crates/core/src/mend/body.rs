@@ -1,0 +1,259 @@
+//! A body as mends read it: its messages, and the lists of blocks in them.
+//!
+//! Every element of the history is a message here, also an item of Responses without a role. A list of blocks is the content
+//! of a message, or of a tool result inside one.
+
+use bytes::Bytes;
+
+use super::candidate::BlockHash;
+use crate::{
+    conversation::{Role, Text},
+    digest::digest_of,
+    splice::{Piece, Span},
+    wire::{
+        HistoryShape, Unreadable, Wire,
+        json::{self, Json, JsonKind},
+    },
+    work,
+};
+
+/// A body as mends read it.
+#[derive(Debug)]
+pub(super) struct MendBody<'b> {
+    pub(super) bytes: &'b Bytes,
+    pub(super) json: Json<'b>,
+    pub(super) wire: Wire,
+    /// The object of the whole body.
+    pub(super) root: Span,
+    /// The list of messages, brackets included.
+    pub(super) history: Span,
+    pub(super) messages: Vec<MendMessage<'b>>,
+    /// The lists of blocks in document order: of a message first its own, then those of the results in it.
+    pub(super) lists: Vec<BlockList<'b>>,
+    /// The index of the first message after the last one of the assistant: what the user says newly.
+    pub(super) newest: usize,
+}
+
+/// One element of the history.
+#[derive(Debug)]
+pub(super) struct MendMessage<'b> {
+    pub(super) span: Span,
+    /// The role as the client wrote it. Empty if it has none.
+    pub(super) role: Text<'b>,
+    pub(super) author: Role,
+    /// The type of an item (Responses). Empty for other formats, and `message` for an item with a role.
+    pub(super) kind: Text<'b>,
+    /// The value of `content`, or of `parts` (Gemini). `None` if there is none.
+    pub(super) content: Option<Span>,
+    /// The calls of `tool_calls` (Chat Completions).
+    pub(super) calls: Vec<Span>,
+}
+
+/// A list of blocks.
+#[derive(Debug)]
+pub(super) struct BlockList<'b> {
+    /// The index of its message.
+    pub(super) message: usize,
+    /// The list, brackets included.
+    pub(super) span: Span,
+    /// `true` for the content of a tool result.
+    pub(super) of_result: bool,
+    pub(super) blocks: Vec<Block<'b>>,
+}
+
+/// One block of a list.
+#[derive(Debug)]
+pub(super) struct Block<'b> {
+    pub(super) span: Span,
+    /// Its type. Of a part (Gemini) the name of the first member that says what it is.
+    pub(super) kind: Text<'b>,
+}
+
+/// The members of a part that say what it is (Gemini), in both spellings.
+const PART_KINDS: [&str; 13] = [
+    "text",
+    "inlineData",
+    "inline_data",
+    "fileData",
+    "file_data",
+    "functionCall",
+    "function_call",
+    "functionResponse",
+    "function_response",
+    "executableCode",
+    "executable_code",
+    "codeExecutionResult",
+    "code_execution_result",
+];
+
+impl<'b> MendBody<'b> {
+    /// Reads a body. `None` without a history that is a list. Fails if the body is no JSON.
+    pub(super) fn read(bytes: &'b Bytes, wire: Wire) -> Result<Option<Self>, Unreadable> {
+        json::validate(bytes)?;
+        let json = Json::new(bytes);
+        let root = json.root_span()?;
+        let key = match wire.format.history() {
+            HistoryShape::Messages | HistoryShape::Chat => "messages",
+            HistoryShape::Items => "input",
+            HistoryShape::Contents => "contents",
+        };
+        let Some(history) = json
+            .member(root, key)
+            .filter(|list| json.kind(*list) == JsonKind::Array)
+        else {
+            return Ok(None);
+        };
+        let mut body = Self {
+            bytes,
+            json,
+            wire,
+            root,
+            history,
+            messages: Vec::new(),
+            lists: Vec::new(),
+            newest: 0,
+        };
+        for element in json.elements(history) {
+            body.read_message(element);
+        }
+        let is_model = |message: &MendMessage<'_>| message.author == Role::Assistant;
+        body.newest = body
+            .messages
+            .iter()
+            .rposition(is_model)
+            .map_or(0, |at| at.saturating_add(1));
+        Ok(Some(body))
+    }
+
+    fn read_message(&mut self, span: Span) {
+        let json = self.json;
+        let shape = self.wire.format.history();
+        let content_key = match shape {
+            HistoryShape::Contents => "parts",
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items => "content",
+        };
+        let [role, kind, content, calls, output] =
+            json.members(span, ["role", "type", content_key, "tool_calls", "output"]);
+        let role = role.map_or_else(Text::default, |role| json.decode_string(role));
+        let kind = kind.map_or_else(Text::default, |kind| json.decode_string(kind));
+        let kind = match shape {
+            HistoryShape::Items if kind.is_empty() && !role.is_empty() => Text::Borrowed(b"message"),
+            HistoryShape::Items => kind,
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Contents => Text::default(),
+        };
+        let message = self.messages.len();
+        let author = author_of(shape, &role, &kind);
+        self.messages.push(MendMessage {
+            span,
+            role,
+            author,
+            kind,
+            content,
+            calls: calls.map_or_else(Vec::new, |calls| json.elements(calls)),
+        });
+        if let Some(content) = content {
+            self.read_list(message, content, author == Role::Tool);
+        }
+        if let Some(output) = output.filter(|_| shape == HistoryShape::Items) {
+            self.read_list(message, output, true);
+        }
+    }
+
+    fn read_list(&mut self, message: usize, span: Span, of_result: bool) {
+        let json = self.json;
+        if json.kind(span) != JsonKind::Array {
+            return;
+        }
+        let blocks = json.elements(span).into_iter().map(|block| Block {
+            span: block,
+            kind: self.kind_of(block),
+        });
+        let blocks: Vec<Block<'b>> = blocks.collect();
+        work::count(blocks.len());
+        let inner: Vec<Span> = match self.wire.format.history() {
+            HistoryShape::Messages => blocks
+                .iter()
+                .filter(|block| *block.kind == *b"tool_result")
+                .filter_map(|block| json.member(block.span, "content"))
+                .collect(),
+            HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => Vec::new(),
+        };
+        self.lists.push(BlockList {
+            message,
+            span,
+            of_result,
+            blocks,
+        });
+        for content in inner {
+            self.read_list(message, content, true);
+        }
+    }
+
+    fn kind_of(&self, block: Span) -> Text<'b> {
+        match self.wire.format.history() {
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items => self.json.member_text(block, "type"),
+            HistoryShape::Contents => {
+                let [first, ..] = self.first_member(block);
+                first
+            }
+        }
+    }
+
+    /// Returns the name of the first member of a part that says what it is.
+    fn first_member(&self, part: Span) -> [Text<'b>; 1] {
+        let found = self.json.members(part, PART_KINDS);
+        let named = PART_KINDS.iter().zip(found).find(|(_, value)| value.is_some());
+        [named.map_or_else(Text::default, |(name, _)| Text::Borrowed(name.as_bytes()))]
+    }
+
+    /// Returns the spans of all messages.
+    pub(super) fn message_spans(&self) -> Vec<Span> {
+        work::count(self.messages.len());
+        self.messages.iter().map(|message| message.span).collect()
+    }
+
+    /// Returns `true` if the user has written a block of this list newly. A tool's result is none of the user.
+    pub(super) fn is_users_newest(&self, list: &BlockList<'_>) -> bool {
+        let author = self.messages.get(list.message).map(|message| message.author);
+        list.message >= self.newest && author == Some(Role::User) && !list.of_result
+    }
+
+    /// Returns the hash of a block.
+    pub(super) fn hash_of(&self, block: Span) -> BlockHash {
+        let bytes = self.json.bytes(block);
+        work::count_bytes(bytes.len());
+        digest_of([&b"block"[..], bytes])
+    }
+
+    /// Writes a block with a constant text, for the author of a message.
+    pub(super) fn constant_block(&self, author: Role, text: &'static str) -> Vec<Piece> {
+        self.text_block(author, json::constant_string(text))
+    }
+
+    /// Writes a block with a text, for the author of a message. `string` is a JSON string.
+    pub(super) fn text_block(&self, author: Role, string: Vec<Piece>) -> Vec<Piece> {
+        let start = match (self.wire.format.history(), author) {
+            (HistoryShape::Items, Role::Assistant) => r#"{"type":"output_text","text":"#,
+            (
+                HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents,
+                Role::User | Role::Assistant | Role::Tool | Role::System,
+            ) => self.wire.format.text_block_start(),
+        };
+        json::enclose(start, string, "}")
+    }
+}
+
+/// Returns the author of a message with this role, or of an item of this kind.
+fn author_of(shape: HistoryShape, role: &[u8], kind: &[u8]) -> Role {
+    match (shape, role) {
+        (_, b"user") => Role::User,
+        (_, b"assistant" | b"model") => Role::Assistant,
+        (_, b"tool" | b"function") => Role::Tool,
+        (HistoryShape::Items, b"") if kind.ends_with(b"_output") => Role::Tool,
+        // Calls and reasoning are the model's.
+        (HistoryShape::Items, b"") => Role::Assistant,
+        // Gemini reads a content without a role as the user's.
+        (HistoryShape::Contents, b"") => Role::User,
+        (HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents, _) => Role::System,
+    }
+}

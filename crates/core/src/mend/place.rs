@@ -1,0 +1,55 @@
+//! Places in a body as refusals write them: `messages.3.content.0.tool_use.text`, `messages[3].content[0]`.
+
+/// One step of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step<'p> {
+    /// An index of a list.
+    Index(usize),
+    /// The name of a member or type.
+    Name(&'p str),
+}
+
+/// Returns the steps of a place.
+pub(super) fn steps(place: &str) -> Vec<Step<'_>> {
+    let separated = place.split(['.', '[', ']', '\'', '"', '`']);
+    let step = |text| match str::parse(text) {
+        Ok(index) => Step::Index(index),
+        Err(_) => Step::Name(text),
+    };
+    separated.filter(|text| !text.is_empty()).map(step).collect()
+}
+
+/// Returns the first two indices of a place: those of a message and of a block in it.
+pub(super) fn indices(place: &str) -> (Option<usize>, Option<usize>) {
+    let mut found = steps(place).into_iter().filter_map(|step| match step {
+        Step::Index(index) => Some(index),
+        Step::Name(_) => None,
+    });
+    (found.next(), found.next())
+}
+
+/// Returns the names of a place, in their order.
+pub(super) fn names(place: &str) -> Vec<&str> {
+    let names = steps(place).into_iter().filter_map(|step| match step {
+        Step::Name(name) => Some(name),
+        Step::Index(_) => None,
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_all_providers_have_steps() {
+        for place in [
+            "messages.3.content.0.tool_use.text",
+            "messages[3].content[0].'tool_use'.text",
+        ] {
+            assert_eq!(indices(place), (Some(3), Some(0)), "{place}");
+            assert_eq!(names(place), ["messages", "content", "tool_use", "text"], "{place}");
+        }
+        assert_eq!((indices(""), names("")), ((None, None), Vec::new()));
+    }
+}

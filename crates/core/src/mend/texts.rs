@@ -1,0 +1,7 @@
+//! Every text that mends write. The texts are constant, because providers cache prefixes that contain them.
+
+/// The content of a message or part of which a mend has left nothing.
+pub(super) const EMPTY: &str = "[antiphon: this message is empty.]";
+
+/// The user's message behind a last message of the assistant.
+pub(super) const GO_ON: &str = "[antiphon: go on from where your last message ends.]";
