@@ -12,7 +12,7 @@ use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
     current_file::CurrentFile,
-    file::{ConfigFile, Written},
+    file::{ConfigFile, RepairSection, Written},
     late, ledger,
     lowering::{Lowering, any_loopback_port},
     overlay::{self, Flags},
@@ -33,6 +33,7 @@ use crate::{
     server::{ServerSettings, tls::ListenerTls},
     telemetry::LogSettings,
     upstream::ProxyEnvironment,
+    wire::MendKind,
 };
 
 /// Returns a variable of this process. `None` if it is not set or empty.
@@ -256,6 +257,22 @@ fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Optio
     Some(bytes)
 }
 
+/// Returns the mends that are switched off.
+fn mends_off(repair: &RepairSection) -> Vec<MendKind> {
+    if !repair.mends {
+        return MendKind::all().collect();
+    }
+    let switches = [
+        (repair.drop_parameter, MendKind::DropParameter),
+        (repair.drop_beta, MendKind::DropBeta),
+        (repair.thinking_off, MendKind::ThinkingOff),
+        (repair.lower_max_tokens, MendKind::LowerMaxTokens),
+        (repair.end_with_user, MendKind::EndWithUser),
+    ];
+    let off = switches.into_iter().filter(|(is_on, _)| !is_on);
+    off.map(|(_, kind)| kind).collect()
+}
+
 /// Builds the settings of the data path.
 fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
     let client_tokens =
@@ -290,6 +307,7 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
             } else {
                 OnForeignThinking::Ignore
             },
+            mends_off: mends_off(repair),
         },
         on_binding_error: repair.on_binding_error.0,
         on_outage: file.ledger.on_outage.0,

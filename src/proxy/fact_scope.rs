@@ -5,6 +5,7 @@
 use crate::{
     auth::Caller,
     digest::digest_of,
+    mend::BlockHash,
     provider::ServerHash,
     recall::FactKey,
     repair::{CallKey, DisputedShape, ThinkingHash},
@@ -28,6 +29,26 @@ impl FactScope {
     /// Returns the key of the rules for a model.
     pub(super) fn rules_key(self, model: Option<&str>) -> FactKey {
         self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
+    }
+
+    /// Returns the key of the mends for a model.
+    pub(super) fn taught_key(self, model: Option<&str>) -> FactKey {
+        self.fact_key(&[b"taught", model.unwrap_or_default().as_bytes()])
+    }
+
+    /// Returns the key of a row of refusals.
+    pub(super) fn row_key(self, row: &str) -> FactKey {
+        self.fact_key(&[b"row", row.as_bytes()])
+    }
+
+    /// Returns the key of a conversation by its lane.
+    pub(super) fn lane_key(self, lane: &[u8; 32]) -> FactKey {
+        self.fact_key(&[b"lane", lane])
+    }
+
+    /// Returns the key of a block that the server refuses.
+    pub(super) fn block_key(self, block: &BlockHash) -> FactKey {
+        self.fact_key(&[b"block", block])
     }
 
     /// Returns the key of a conversation in a disputed shape: its first call and the model.

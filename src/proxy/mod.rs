@@ -24,6 +24,8 @@ mod heavy_body;
 mod identity;
 mod late_results;
 mod ledger_exchange;
+mod mend_limits;
+mod mends;
 mod old_ids;
 mod owned_ids;
 mod rejection;

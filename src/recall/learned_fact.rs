@@ -13,6 +13,7 @@ use crate::{
     auth::Caller,
     digest_cache::Lifetime,
     ledger::{ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
+    mend::Mend,
     repair::{LearnedRules, Placeholder},
     table::{
         DailyWrites, KnownPrincipals, MemoryLimit, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
@@ -39,6 +40,8 @@ const WANTED_CONTINUITY: u8 = 7;
 const DEAD_RESPONSE: u8 = 8;
 const CONTINUES_BY_ID: u8 = 9;
 const RULES_RETRACTED: u8 = 10;
+const TAUGHT: u8 = 11;
+const REFUSED_BLOCK: u8 = 12;
 
 /// A hash that says what a fact is about, without revealing it. It contains the caller, and mostly the server.
 pub type FactKey = [u8; 32];
@@ -66,6 +69,10 @@ pub enum LearnedFact {
     DeadResponse,
     /// The caller continues from responses by their ids.
     ContinuesById,
+    /// Mends of every body for a model. They replace those that were taught before: an empty list takes all back.
+    Taught(Vec<Mend>),
+    /// A block that the server refuses, and that is mended in every body.
+    RefusedBlock,
 }
 
 /// A fact with its key.
@@ -85,6 +92,8 @@ impl LearnedFact {
             Self::DeadResponse => DEAD_RESPONSE,
             Self::ContinuesById => CONTINUES_BY_ID,
             Self::RulesRetracted => RULES_RETRACTED,
+            Self::Taught(_) => TAUGHT,
+            Self::RefusedBlock => REFUSED_BLOCK,
         }
     }
 
@@ -95,6 +104,9 @@ impl LearnedFact {
             Self::Rules(_) | Self::WantedContinuity => Some(RULE_TTL),
             // Must outlive every rule that it retracts.
             Self::RulesRetracted => Some(RULE_TTL.saturating_mul(2)),
+            // An empty list must outlive those that it takes back.
+            Self::Taught(mends) if mends.is_empty() => Some(RULE_TTL.saturating_mul(2)),
+            Self::Taught(_) => Some(RULE_TTL),
             _ => None,
         }
     }
@@ -114,12 +126,14 @@ impl LearnedFact {
                 }
             }
             Self::AnsweredCall(Some(origin)) => bytes.put_slice(origin),
+            Self::Taught(mends) => bytes.put_slice(&Mend::write_list(mends)),
             Self::AnsweredCall(None)
             | Self::HasOverrides
             | Self::DroppableThinking
             | Self::WantedContinuity
             | Self::DeadResponse
             | Self::ContinuesById
+            | Self::RefusedBlock
             | Self::RulesRetracted => {}
         }
         (bytes.len() <= RECORD_BYTES_MAX).then(|| bytes.freeze())
@@ -141,6 +155,8 @@ impl LearnedFact {
             (VERSION, DEAD_RESPONSE) => Self::DeadResponse,
             (VERSION, CONTINUES_BY_ID) => Self::ContinuesById,
             (VERSION, RULES_RETRACTED) => Self::RulesRetracted,
+            (VERSION, TAUGHT) => Self::Taught(Mend::read_list(content)?),
+            (VERSION, REFUSED_BLOCK) => Self::RefusedBlock,
             _ => return None,
         };
         Some((*key, fact))
@@ -233,6 +249,7 @@ impl RecallStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MendKind;
 
     #[test]
     fn a_fact_is_read_as_it_was_written() {
@@ -253,6 +270,9 @@ mod tests {
             LearnedFact::DeadResponse,
             LearnedFact::ContinuesById,
             LearnedFact::RulesRetracted,
+            LearnedFact::Taught(vec![Mend::new(MendKind::DropMember, "status").unwrap()]),
+            LearnedFact::Taught(Vec::new()),
+            LearnedFact::RefusedBlock,
         ] {
             let bytes = fact.encode([1; 32]).unwrap();
             assert_eq!(LearnedFact::decode(&bytes), Some(([1; 32], fact)));

@@ -172,6 +172,18 @@ section! {
         pub foreign_thinking: bool = true;
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
         pub late: Word<OnLate> = Word(OnLate::Keep);
+        /// Also meets what servers demand beyond the rules of their format, once they have refused a body because of it.
+        pub mends: bool = true;
+        /// Of these mends: leaves out a top-level parameter that the server does not know.
+        pub drop_parameter: bool = true;
+        /// Of these mends: leaves out a token of `anthropic-beta` that the server does not know.
+        pub drop_beta: bool = true;
+        /// Of these mends: switches thinking off while a tool loop is open whose thinking the client has lost.
+        pub thinking_off: bool = true;
+        /// Of these mends: lowers `max_tokens` to what the prompt leaves for it.
+        pub lower_max_tokens: bool = true;
+        /// Of these mends: lets a constant message of the user follow a last message of the assistant.
+        pub end_with_user: bool = true;
     }
 }
 

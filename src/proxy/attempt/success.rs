@@ -103,7 +103,10 @@ fn store_learned_facts(attempts: &mut Attempts<'_>) {
     let path = attempts.path;
     let caller = attempts.outgoing.body.context.caller;
     // Those of all resends, since the last body keeps the repairs of the earlier ones.
-    let learned = std::mem::take(&mut attempts.learned_facts);
+    let mut learned = std::mem::take(&mut attempts.learned_facts);
+    if let Some(history) = &attempts.history {
+        learned.extend(history.mend_facts());
+    }
     path.facts.learn_facts(caller, &learned);
     path.recall.store_facts(caller, &learned);
     if let Some(history) = &attempts.history {

@@ -16,10 +16,13 @@ use super::{
 use crate::{
     conversation::Outline,
     proxy::{
-        catch_core_panic::catch_read,
+        catch_core_panic::{catch_core_panic, catch_read},
         continuity::{RequestContinuity, ReturnedValues},
+        fact_scope::FactScope,
         late_results::{BeforeSend, LastText, LateTexts, PlacedTexts},
+        mends::{self, BodyMends},
     },
+    recall::RecallScope,
     repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
@@ -175,7 +178,7 @@ impl BodyPlanner<'_> {
         });
         let (caller, new_pins) = (planned.context.caller, pins.as_deref_mut());
         let plan = self.plan_and_pin(&read.paired, &mut lookup, caller, new_pins, before.deadline);
-        let plan = plan.await?;
+        let mut plan = plan.await?;
         yield_if_heavy().await;
         let ReadBody {
             plain,
@@ -189,6 +192,8 @@ impl BodyPlanner<'_> {
             ..
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, plain))?;
+        let mut report = std::mem::take(&mut plan.report);
+        let (mends, payload) = self.mend(&repaired, &planned.context, before.scope, &mut report);
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
@@ -198,8 +203,8 @@ impl BodyPlanner<'_> {
             pins.awaited_calls = before.results.awaited_calls(|| paired.all_calls());
         }
         // Without any edit the client's own bytes are sent, compressed as they were.
-        if !repaired.is_original() || !texts.placed.is_empty() || unfilled.is_some() {
-            planned.replace_payload(Payload::InMemory(repaired.clone()));
+        if !payload.is_original() || !texts.placed.is_empty() || unfilled.is_some() {
+            planned.replace_payload(Payload::InMemory(payload));
             planned.is_decoded = self.received.coding != ContentCoding::Identity;
         }
         planned.repair_memory = self.count_repair(plain, &repaired);
@@ -216,11 +221,37 @@ impl BodyPlanner<'_> {
             lookup,
             wire: self.reader.wire,
             learned,
+            mends,
             model: planned.context.model.clone(),
             shapes,
             scope: before.scope,
         }));
         planned.last_text = texts.last.map(Box::new);
-        Ok(plan.report)
+        Ok(report)
+    }
+
+    /// Makes the mends that refusals have taught in a repaired body. Returns them with the bytes to send.
+    fn mend(
+        &self,
+        repaired: &Segments,
+        context: &RequestContext,
+        recall: RecallScope,
+        report: &mut RepairReport,
+    ) -> (BodyMends, Segments) {
+        if self.is_strict {
+            return (BodyMends::default(), repaired.clone());
+        }
+        let reader = self.reader;
+        let scope = FactScope {
+            server: reader.route.server,
+            caller: context.caller,
+        };
+        let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), recall.lane);
+        let made = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope));
+        let Some(mended) = made else {
+            return (mends, repaired.clone());
+        };
+        mends::add_to_report(&mended, report);
+        (mends, Segments::whole(self.count_copy(mended.body)))
     }
 }

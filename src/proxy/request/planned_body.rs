@@ -9,6 +9,7 @@ use crate::{
         continuity::RequestContinuity,
         heavy_body::is_heavy_pass,
         late_results::{LastText, LateResults},
+        mends::BodyMends,
         response_chain::ChainRequest,
     },
     recall::{FactKey, RecallScope},
@@ -157,6 +158,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) wire: Wire,
     /// Rules beyond the dialect's that the body follows: known before, or taught by its refusals.
     pub(in crate::proxy) learned: LearnedRules,
+    /// Mends of the body: taught before, or by its refusals. `body` is without them.
+    pub(in crate::proxy) mends: BodyMends,
     /// Model that the request names. `None` if it names none.
     pub(in crate::proxy) model: Option<String>,
     /// Disputed shapes of the conversation, as the client wrote it.

@@ -60,7 +60,8 @@ pub fn mend_body(
         };
         let is_chosen = |candidate: &Candidate| {
             let is_refused = candidate.hash.as_ref().is_some_and(is_refused);
-            is_of_class(candidate, mend) && (is_refused || !is_guarded(&read, candidate, mend))
+            let fits = !mend.only_refused && !is_guarded(&read, candidate, mend);
+            is_of_class(candidate, mend) && (is_refused || fits)
         };
         let chosen: Vec<Candidate> = find_candidates(&read, mend).into_iter().filter(is_chosen).collect();
         mended.make(mend, wire, chosen)?;
@@ -120,6 +121,7 @@ pub fn meet_demand(
     };
     if demand.learning == Learning::Block {
         mended.blocks = blocks;
+        mend.only_refused = true;
     }
     mended.make(&mend, wire, chosen)?;
     Ok(mended)

@@ -16,6 +16,8 @@ pub struct Mend {
     pub word: Box<str>,
     /// The class of objects on which it acts, by their role or type. Empty for all.
     pub class: Box<str>,
+    /// `true` if only blocks are mended that a provider has refused before.
+    pub only_refused: bool,
 }
 
 impl Mend {
@@ -31,14 +33,16 @@ impl Mend {
             kind,
             word: word.into(),
             class: class.into(),
+            only_refused: false,
         })
     }
 
-    /// Returns the bytes of a list of mends in a record: of each its number, and its words with their lengths.
+    /// Returns the bytes of a list of mends in a record: of each its number, 1 if it is for refused blocks only, and its words
+    /// with their lengths.
     pub fn write_list(mends: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for mend in mends.iter().take(MENDS_MAX) {
-            bytes.push(mend.kind.number());
+            bytes.extend([mend.kind.number(), u8::from(mend.only_refused)]);
             for word in [&mend.word, &mend.class] {
                 bytes.push(u8::try_from(word.len()).unwrap_or_default());
                 bytes.extend_from_slice(word.as_bytes());
@@ -50,17 +54,18 @@ impl Mend {
     /// Reads a list of mends. Those of a later version are skipped. `None` if the bytes are damaged.
     pub fn read_list(mut bytes: &[u8]) -> Option<Vec<Self>> {
         let mut mends = Vec::new();
-        while let Some((number, rest)) = bytes.split_first() {
+        while let Some((&[number, only_refused], rest)) = bytes.split_first_chunk() {
             let (word, rest) = read_word(rest)?;
             let (class, rest) = read_word(rest)?;
             bytes = rest;
-            if let Some(kind) = MendKind::from_number(*number)
-                && mends.len() < MENDS_MAX
-            {
-                mends.extend(Self::of_class(kind, word, class));
-            }
+            let mend = MendKind::from_number(number).and_then(|kind| Self::of_class(kind, word, class));
+            let mend = mend.filter(|_| mends.len() < MENDS_MAX);
+            mends.extend(mend.map(|mend| Self {
+                only_refused: only_refused != 0,
+                ..mend
+            }));
         }
-        Some(mends)
+        bytes.is_empty().then_some(mends)
     }
 }
 
@@ -78,11 +83,14 @@ mod tests {
     fn a_list_is_read_as_it_was_written_and_later_mends_are_skipped() {
         let mends = vec![
             Mend::of_class(MendKind::DropMember, "status", "function_call").unwrap(),
-            Mend::new(MendKind::TextContent, "").unwrap(),
+            Mend {
+                only_refused: true,
+                ..Mend::new(MendKind::QuoteBlock, "image").unwrap()
+            },
         ];
         let mut bytes = Mend::write_list(&mends);
         assert_eq!(Mend::read_list(&bytes), Some(mends.clone()));
-        bytes.extend([250, 1, b'x', 0]);
+        bytes.extend([250, 0, 1, b'x', 0]);
         assert_eq!(Mend::read_list(&bytes), Some(mends));
         assert_eq!(Mend::read_list(&bytes[..bytes.len() - 1]), None);
         assert_eq!(Mend::new(MendKind::DropMember, &"x".repeat(129)), None);

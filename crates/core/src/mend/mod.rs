@@ -6,6 +6,7 @@
 //! function of body and arguments, takes linear time, and changes nothing when it is made again. None touches ids and
 //! pairs, tools, output formats, or what the user has written newly, unless the provider has refused just that before.
 
+mod actions;
 mod apply;
 mod body;
 mod candidate;
@@ -14,6 +15,7 @@ mod mend_list;
 mod place;
 mod texts;
 
+pub use actions::action_of;
 pub use apply::{Mended, meet_demand, mend_body};
 pub use candidate::BlockHash;
 pub use mend_list::{MENDS_MAX, Mend};

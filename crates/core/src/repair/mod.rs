@@ -118,11 +118,19 @@ pub enum Action {
     Append,
     /// Put back what an answer carried and the client has dropped: reasoning, a signature, a container.
     Continue,
+    /// Left out a member, a parameter, a cache marker or a header that the provider refuses.
+    LeaveOut,
+    /// Let the user speak last.
+    Close,
+    /// Switched thinking off while a tool loop is open.
+    Disable,
+    /// Lowered the limit of the answer to what the provider leaves for it.
+    Lower,
 }
 
 impl Action {
     /// Every action, in the order of the header.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Move,
         Self::Merge,
         Self::Restore,
@@ -136,6 +144,10 @@ impl Action {
         Self::Unbind,
         Self::Append,
         Self::Continue,
+        Self::LeaveOut,
+        Self::Close,
+        Self::Disable,
+        Self::Lower,
     ];
 
     /// Returns the stable name: `moved`, `merged`, ….
@@ -154,6 +166,10 @@ impl Action {
             Self::Unbind => "unbound",
             Self::Append => "appended",
             Self::Continue => "continued",
+            Self::LeaveOut => "left_out",
+            Self::Close => "closed",
+            Self::Disable => "disabled",
+            Self::Lower => "lowered",
         }
     }
 
@@ -176,6 +192,12 @@ impl Action {
             Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",
             Self::Append => "a result that came late was put at the end of a message of the user's",
             Self::Continue => "reasoning, a signature or a container that the client had dropped was put back",
+            Self::LeaveOut => {
+                "a member, a parameter, a cache marker or a header that the provider refuses was left out"
+            }
+            Self::Close => "a user's message was put at the end, because the provider wants the user to speak last",
+            Self::Disable => "thinking was switched off until the open tool calls are answered",
+            Self::Lower => "the limit of the answer was lowered to what the provider leaves for it",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::texts::Placeholder;
-use crate::labels::labelled_enum;
+use crate::{labels::labelled_enum, wire::MendKind};
 
 // Operators read the meanings of these values in the schema of the configuration.
 
@@ -91,9 +91,16 @@ pub struct RepairPolicy {
     pub late: OnLate,
     /// Treatment of thinking that another provider, account or organisation signed.
     pub foreign_thinking: OnForeignThinking,
+    /// Mends that are never made, whatever a server demands.
+    pub mends_off: Vec<MendKind>,
 }
 
 impl RepairPolicy {
+    /// Returns `true` if mends of this kind are made.
+    pub fn makes(&self, kind: MendKind) -> bool {
+        !self.mends_off.contains(&kind)
+    }
+
     /// Returns the placeholder for a call of this tool.
     pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
         Placeholder::for_tier(self.tier_of(tool))
@@ -118,6 +125,7 @@ impl Default for RepairPolicy {
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
             foreign_thinking: OnForeignThinking::default(),
+            mends_off: Vec::new(),
         }
     }
 }

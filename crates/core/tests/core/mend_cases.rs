@@ -56,6 +56,7 @@ fn demand_of(case: &MendCase) -> Demand {
     let (name, word) = case.mend.split_once(' ').unwrap_or((&case.mend, ""));
     let kind = MendKind::from_name(name).unwrap_or_else(|| panic!("{}: {name}", case.name));
     Demand {
+        row: case.name.as_str().into(),
         kind,
         word: (!word.is_empty()).then(|| word.into()),
         place: case.place.as_deref().map(Into::into),

@@ -17,6 +17,7 @@ mod refused_exchange;
 mod removed_thinking;
 mod results_at_end;
 mod sent_history;
+mod server_demands;
 mod without_posted;
 mod without_rules;
 
@@ -40,16 +41,17 @@ use crate::{
 };
 use objection::{LedgerNeed, Objection, Recovery};
 use proposal::{Proposal, Trial};
-use put::{note_sent, put_proposal, undo_trial};
+use put::{note_sent, put_proposal, replace_body, undo_trial};
 use refused_exchange::RefusedExchange;
 
 /// Every recovery. The first with a proposal is followed.
-const RECOVERIES: [&dyn Recovery; 7] = [
+const RECOVERIES: [&dyn Recovery; 8] = [
     &dropped_values::DroppedValues,
     &lost_response::LostResponse,
     &foreign_thinking::ForeignThinking,
     &bound_thinking::BoundThinking,
     &pairing_faults::PairingFaults,
+    &server_demands::ServerDemands,
     &without_rules::WithoutRules,
     &without_posted::WithoutPosted,
 ];
@@ -95,9 +97,7 @@ async fn resend_while_refused(
         let trial = proposal.trial.take();
         if trial.is_some() {
             // Everything else follows the body only if the provider accepts it.
-            attempts
-                .outgoing
-                .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
+            replace_body(attempts, &proposal);
         } else if !put_proposal(attempts, &mut proposal).await {
             // The text that would contain the client's result could not be stored. The result stays where it is.
             attempts
@@ -128,6 +128,9 @@ async fn resend_while_refused(
         (from, is_new) = (0, true);
     }
     let refusal = answer.history_refusal(&attempts.outgoing.body.renamed_ids);
+    if let Some(history) = attempts.history.as_deref().filter(|_| !answer.status().is_success()) {
+        history.keep_unproven(attempts.path, refusal.as_ref());
+    }
     // Not for observed bodies, whose refusals are not read.
     log.event.is_history_refused = refusal.is_some();
     let answer = answer.with_old_ids(&attempts.outgoing.body.renamed_ids);

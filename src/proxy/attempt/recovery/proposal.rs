@@ -8,6 +8,7 @@ use crate::{
     proxy::{
         data_path::DataPath,
         late_results::LastText,
+        mends::BodyMends,
         request::{CallResults, PlannedBody},
     },
     recall::{AppendedText, KeyedFact},
@@ -35,6 +36,10 @@ pub(super) struct Proposal {
     /// Set if the change is a guess: only a success counts. Otherwise the change is undone, and the next
     /// recovery is asked.
     pub(super) trial: Option<Trial>,
+    /// The mends of the body from now on. `None` if they stay as they are.
+    pub(super) mends: Option<BodyMends>,
+    /// The row of the refusal whose mend that is. `None` for every other change.
+    pub(super) row: Option<Box<str>>,
 }
 
 /// The change that a resend makes to the body that was refused.
@@ -47,6 +52,8 @@ pub(super) enum ResendStep {
     },
     /// Results before bound thinking became placeholders.
     ResultsReplaced,
+    /// A demand of the server was met.
+    Mended,
     /// The provider may drop bound thinking.
     ThinkingDropped,
     /// Foreign thinking went.
@@ -71,6 +78,7 @@ impl ResendStep {
             Self::Pairing { .. }
             | Self::ResultsReplaced
             | Self::ThinkingDropped
+            | Self::Mended
             | Self::ThinkingRemoved
             | Self::WithoutRules => false,
         }
@@ -86,6 +94,7 @@ impl ResendStep {
             Self::DeadResponse => "dead_response",
             Self::WithoutRules => "rule",
             Self::WithoutPosted => "posted",
+            Self::Mended => "demand",
         }
     }
 }
@@ -150,6 +159,8 @@ impl Proposal {
             facts,
             is_fallback: false,
             trial: None,
+            mends: None,
+            row: None,
         }
     }
 

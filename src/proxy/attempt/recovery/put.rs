@@ -2,7 +2,7 @@
 
 use super::proposal::{Proposal, ResendStep};
 use crate::{
-    proxy::{attempt::Attempts, exchange_log::ExchangeLog, request},
+    proxy::{attempt::Attempts, exchange_log::ExchangeLog, mends, request},
     recall::{KeyedFact, LearnedFact},
 };
 
@@ -18,22 +18,43 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
     }
     body.appended = body.appended.saturating_add(more);
     body.add_to_report(&mut proposal.report);
-    attempts
-        .outgoing
-        .replace_body(proposal.body.clone(), proposal.needs_binding_beta);
     if let Some(history) = &mut attempts.history {
         // The next refusal is about this body.
         history.base.sent.body = proposal.body.clone();
         history.steps.push(proposal.step);
+        if let Some(mends) = proposal.mends.take() {
+            history.base.sent.mends = mends;
+        }
+        history.rows.extend(proposal.row.take());
+        let sent = &history.base.sent;
+        if let Some(mended) = sent
+            .mends
+            .make(&proposal.body, sent.wire, attempts.path, history.base.fact_scope())
+        {
+            mends::add_to_report(&mended, &mut proposal.report);
+        }
     }
+    replace_body(attempts, proposal);
     true
+}
+
+/// Sends the planned body of a proposal from now on, with its mends.
+pub(super) fn replace_body(attempts: &mut Attempts<'_>, proposal: &Proposal) {
+    let history = attempts.history.as_deref();
+    let finished = history.map(|history| match &proposal.mends {
+        Some(mends) => history.finished_with(attempts.path, mends, &proposal.body),
+        None => history.finished(attempts.path, &proposal.body),
+    });
+    let body = finished.unwrap_or_else(|| proposal.body.clone());
+    attempts.outgoing.replace_body(body, proposal.needs_binding_beta);
 }
 
 /// Puts the refused body back, after a trial of this change that has not helped.
 pub(super) fn undo_trial(attempts: &mut Attempts<'_>, failed: ResendStep) {
     if let Some(history) = &mut attempts.history {
         history.failed_trials.push(failed);
-        attempts.outgoing.replace_body(history.base.sent.body.clone(), false);
+        let body = history.finished(attempts.path, &history.base.sent.body);
+        attempts.outgoing.replace_body(body, false);
     }
 }
 

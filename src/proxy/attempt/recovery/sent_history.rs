@@ -6,12 +6,13 @@ use super::{
     base::{RecoveryContext, ReplacedBytes, ResendBase},
     proposal::{LeftOutResults, Proposal, ResendStep},
 };
-use crate::proxy::{data_path::DataPath, request::SentBody};
+use crate::proxy::{data_path::DataPath, mends::BodyMends, request::SentBody};
 use crate::{
     provider::ServerHash,
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
     splice::Segments,
+    wire::{Demand, Refusal},
 };
 
 /// The history of a request that was sent, with the changes of its resends.
@@ -23,6 +24,8 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) steps: Vec<ResendStep>,
     /// The changes that were tried and have not helped.
     pub(super) failed_trials: Vec<ResendStep>,
+    /// The rows of refusals whose mends the body has.
+    pub(super) rows: Vec<Box<str>>,
 }
 
 impl SentHistory {
@@ -32,6 +35,7 @@ impl SentHistory {
             may_override: true,
             steps: Vec::new(),
             failed_trials: Vec::new(),
+            rows: Vec::new(),
             base: ResendBase::new(sent, server),
         }
     }
@@ -40,6 +44,30 @@ impl SentHistory {
     pub(super) fn is_last_sent(&self, body: &Segments) -> bool {
         let last_sent = &self.base.sent.body;
         last_sent.len() == body.len() && last_sent.to_vec() == body.to_vec()
+    }
+
+    /// Returns a planned body with its mends, as it is sent.
+    pub(super) fn finished(&self, path: &DataPath, planned: &Segments) -> Segments {
+        self.finished_with(path, &self.base.sent.mends, planned)
+    }
+
+    /// Returns a planned body with other mends.
+    pub(super) fn finished_with(&self, path: &DataPath, mends: &BodyMends, planned: &Segments) -> Segments {
+        let mended = mends.make(planned, self.base.sent.wire, path, self.base.fact_scope());
+        mended.map_or_else(|| planned.clone(), |mended| Segments::whole(mended.body))
+    }
+
+    /// Keeps mends for the conversation's next request if the server has refused the body for another reason after them.
+    ///
+    /// Without that, a body with more faults than there are sends would never be accepted.
+    pub(super) fn keep_unproven(&self, path: &DataPath, last: Option<&Refusal>) {
+        let is_met = |demand: &Demand| self.rows.contains(&demand.row);
+        let is_news = last.is_some_and(|refusal| !refusal.demand.as_deref().is_some_and(is_met));
+        if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news && !self.rows.is_empty()) {
+            let mends = self.base.sent.mends.lasting();
+            let limits = &path.facts.mend_limits;
+            limits.keep_unproven(self.base.fact_scope(), lane, mends);
+        }
     }
 
     /// Returns the size of the body that resends are planned from.
@@ -129,6 +157,12 @@ impl SentHistory {
     pub(super) fn retract_rules(&mut self) -> KeyedFact {
         self.base.sent.learned = LearnedRules::NONE;
         self.base.rules_fact(LearnedFact::RulesRetracted)
+    }
+
+    /// Returns what a success proves about the mends of the body.
+    pub(in crate::proxy::attempt) fn mend_facts(&self) -> Vec<KeyedFact> {
+        let sent = &self.base.sent;
+        sent.mends.facts(self.base.fact_scope(), sent.model.as_deref())
     }
 
     /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.

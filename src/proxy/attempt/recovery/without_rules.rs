@@ -7,7 +7,7 @@ use super::{
     proposal::{Proposal, ResendStep, Trial},
     refused_exchange::RefusedExchange,
 };
-use crate::repair::LearnedRules;
+use crate::{proxy::mends::BodyMends, repair::LearnedRules};
 
 /// The recovery without any learned rule.
 pub(super) struct WithoutRules;
@@ -16,9 +16,12 @@ impl Recovery for WithoutRules {
     fn applies(&self, objection: &Objection, exchange: &RefusedExchange<'_>) -> bool {
         // Most bodies follow no rule.
         let history = &exchange.history;
-        let follows_rules =
-            history.base.sent.learned != LearnedRules::NONE && !history.has_tried(ResendStep::WithoutRules);
-        follows_rules && objection.refusal.is_none() && objection.status == StatusCode::BAD_REQUEST
+        let sent = &history.base.sent;
+        let follows_rules = sent.learned != LearnedRules::NONE || !sent.mends.is_empty();
+        follows_rules
+            && !history.has_tried(ResendStep::WithoutRules)
+            && objection.refusal.is_none()
+            && objection.status == StatusCode::BAD_REQUEST
     }
 
     fn propose(&self, _: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
@@ -27,9 +30,11 @@ impl Recovery for WithoutRules {
         let learned = std::mem::replace(&mut history.base.sent.learned, LearnedRules::NONE);
         let proposal = history.base.plan_resend(context, ResendStep::WithoutRules);
         history.base.sent.learned = learned;
-        let proposal = proposal.filter(|proposal| !history.is_last_sent(&proposal.body))?;
+        let has_mends = !history.base.sent.mends.is_empty();
+        let proposal = proposal.filter(|proposal| has_mends || !history.is_last_sent(&proposal.body))?;
         Some(Proposal {
             trial: Some(Trial::WithoutRules),
+            mends: Some(BodyMends::retracted()),
             ..proposal
         })
     }

@@ -251,7 +251,7 @@ impl RowMend {
     }
 
     /// Returns the demand of a refusal that this row has matched. `None` if it lacks the argument.
-    pub(super) fn demand(&self, slots: &Slots) -> Option<Demand> {
+    pub(super) fn demand(&self, row: &str, slots: &Slots) -> Option<Demand> {
         let word = match &self.argument {
             RowArgument::Nothing => None,
             RowArgument::Word(word) => Some(word.clone()),
@@ -260,6 +260,7 @@ impl RowMend {
             RowArgument::Variable(Slot::Number) => Some(slots.numbers.first()?.to_string().into()),
         };
         Some(Demand {
+            row: row.into(),
             kind: self.kind,
             word,
             place: slots.place.clone(),
@@ -284,6 +285,8 @@ pub(super) struct Slots {
 /// A demand of a server, as its refusal says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
+    /// The name of the row that has matched.
+    pub row: Box<str>,
     /// The change that meets it.
     pub kind: MendKind,
     /// The argument of the mend: a type, a role, a member, or a number in decimal digits. `None` if it has none.

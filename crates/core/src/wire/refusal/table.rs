@@ -149,7 +149,7 @@ impl RefusalTable {
         let (_, row, found) = matches.max_by_key(|(bytes, row, _)| (*bytes, &row.name))?;
         let demand = match &row.mend {
             // Without its argument there is nothing to mend.
-            Some(mend) => Some(Box::new(mend.demand(&found.slots)?)),
+            Some(mend) => Some(Box::new(mend.demand(&row.name, &found.slots)?)),
             None => None,
         };
         let refusal = Refusal {
