@@ -23,6 +23,9 @@ pub struct DocumentedRow {
     pub heading: Vec<RowHeading>,
     #[serde(default = "bad_request")]
     pub status: Vec<u16>,
+    pub mend: Option<String>,
+    pub fits: Option<String>,
+    pub learn: Option<String>,
     pub repair: Option<RowRepair>,
 }
 
@@ -114,9 +117,6 @@ pub const OTHERS: &[&str] = &[
     "messages: roles must alternate between \"user\" and \"assistant\", but found multiple \"user\" roles in a row",
     "messages.1: all messages must have non-empty content except for the optional final assistant message",
     "messages: text content blocks must be non-empty",
-    "This model does not support assistant message prefill. The conversation must end with a user message.",
-    "Tool reference 'unknown_tool' not found in available tools",
-    "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. \
      These blocks must remain as they were in the original response.",
     "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is \
@@ -129,10 +129,6 @@ pub const OTHERS: &[&str] = &[
     "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string \
      with length 1721 instead.",
     "Invalid value for 'content': expected a string, got null.",
-    "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-    "Item with id 'rs_0b5f' not found. Items are not persisted when `store` is set to false. Try again with `store` set \
-     to true, or remove this item from your input.",
-    "Invalid 'input[3].id': 'call_1'. Expected an ID that begins with 'fc'.",
     "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
     "Please ensure that the number of function response parts is equal to the number of function call parts of the \
      function call turn.",
@@ -149,6 +145,15 @@ pub const OTHERS: &[&str] = &[
      is missing)]",
     "Only messages of role 'user' can have a name.",
     "Tool call IDs should be alphanumeric strings with length 9!",
+    // Members that are no part of a history, and places that only look like one.
+    "tools.0.custom.defer_loading: Extra inputs are not permitted",
+    "system.1.cache_control.ephemeral.scope: Extra inputs are not permitted",
+    "thinking.adaptive.effort: Extra inputs are not permitted",
+    "Invalid JSON payload received. Unknown name \"optional\" at 'tools[0].function_declarations[0]': Cannot find field.",
+    "messages.0.zz.x: Extra inputs are not permitted",
+    "messages.0.content.0.tool_use.a b: Extra inputs are not permitted",
+    "Unknown parameter: 'tools[0].namespace'.",
+    "Unknown parameter: 'input[0].'.",
     // Echoed text of a client.
     "Your text was blocked: No tool output found for function call call_1.",
     "messages.0.content.0.text: Input should be shorter, got 'No tool output found for function call call_1.'",

@@ -40,9 +40,15 @@ impl RefusalRule {
 /// | `unparsed PATH` | a text at the path is no JSON object |
 /// | `repeated PATH` | two values at the path are equal |
 /// | `neighbours PATH FIRST SECOND` | a message with the second role directly follows one with the first |
+/// | `equals PATH TEXT` | a value at the path is this text, which may have blanks |
+/// | `empty PATH` | a value at the path is an empty text, list or object |
+/// | `type PATH KIND` | a value at the path is a `null`, `text`, `list` or `object` |
+/// | `untrimmed PATH` | a text at the path ends with a blank |
+/// | `more_than NUMBER PATH` | the path leads to more values than that |
 ///
 /// A path is a list of members with dots between them: `messages[role=assistant].content[type=thinking]`. `[*]` stands
-/// for every element of a list, `[NAME=TEXT]` for those with such a member, and `[NAME]` for those that have it.
+/// for every element of a list, `[-1]` for the last one, `[1-]` for every one but the first, `[NAME=TEXT]` for those with
+/// such a member, and `[NAME]` for those that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCondition {
     verb: Verb,
@@ -57,6 +63,19 @@ enum Verb {
     Unparsed,
     Repeated,
     Neighbours(String, String),
+    Equals(String),
+    Empty,
+    Type(ValueKind),
+    Untrimmed,
+    MoreThan(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ValueKind {
+    Null,
+    Text,
+    List,
+    Object,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +87,8 @@ struct PathStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Filter {
     Every,
+    Last,
+    AfterFirst,
     Has(String),
     Equals(String, String),
 }
@@ -77,7 +98,14 @@ impl RefusalCondition {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let mut next = || words.next().map(str::to_owned);
-        let (verb, path) = (next().unwrap_or_default(), next().ok_or("a condition needs a path")?);
+        let verb = next().unwrap_or_default();
+        let limit = match verb.as_str() {
+            "more_than" => next()
+                .and_then(|number| number.parse().ok())
+                .ok_or("a number is needed")?,
+            _ => 0,
+        };
+        let path = next().ok_or("a condition needs a path")?;
         let verb = match verb.as_str() {
             "present" => Verb::Present,
             "none" => Verb::None,
@@ -91,6 +119,17 @@ impl RefusalCondition {
                     second.ok_or("two roles are needed")?,
                 )
             }
+            "equals" => {
+                let text: Vec<String> = std::iter::from_fn(next).collect();
+                Verb::Equals(text.join(" "))
+            }
+            "empty" => Verb::Empty,
+            "type" => {
+                let kind = next().ok_or("a kind is needed")?;
+                Verb::Type(ValueKind::parse(&kind).ok_or_else(|| format!("unknown kind: {kind}"))?)
+            }
+            "untrimmed" => Verb::Untrimmed,
+            "more_than" => Verb::MoreThan(limit),
             other => return Err(format!("unknown condition: {other}")),
         };
         if let Some(rest) = words.next() {
@@ -130,11 +169,45 @@ impl RefusalCondition {
                 let mut pairs = values.iter().zip(values.iter().skip(1));
                 pairs.any(|(one, other)| role(one, first) && role(other, second))
             }
+            Verb::Equals(text) => self.values(body).iter().any(|value| value.as_str() == Some(text)),
+            Verb::Empty => self.values(body).iter().any(|value| match value {
+                Value::String(text) => text.is_empty(),
+                Value::Array(elements) => elements.is_empty(),
+                Value::Object(members) => members.is_empty(),
+                Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            }),
+            Verb::Type(kind) => self.values(body).iter().any(|value| kind.is_of(value)),
+            Verb::Untrimmed => self.values(body).iter().any(|value| {
+                let text = value.as_str().unwrap_or_default();
+                text.trim_end().len() < text.len()
+            }),
+            Verb::MoreThan(limit) => self.values(body).len() > *limit,
         }
     }
 
     fn values<'b>(&self, body: &'b Value) -> Vec<&'b Value> {
         values_at(&self.path, body)
+    }
+}
+
+impl ValueKind {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "null" => Self::Null,
+            "text" => Self::Text,
+            "list" => Self::List,
+            "object" => Self::Object,
+            _ => return None,
+        })
+    }
+
+    fn is_of(self, value: &Value) -> bool {
+        match self {
+            Self::Null => value.is_null(),
+            Self::Text => value.is_string(),
+            Self::List => value.is_array(),
+            Self::Object => value.is_object(),
+        }
     }
 }
 
@@ -152,6 +225,8 @@ impl PathStep {
         let filter = match inner.split_once('=') {
             Some((name, value)) => Filter::Equals(name.to_owned(), value.to_owned()),
             None if inner == "*" => Filter::Every,
+            None if inner == "-1" => Filter::Last,
+            None if inner == "1-" => Filter::AfterFirst,
             None => Filter::Has(inner.to_owned()),
         };
         Ok(Self {
@@ -170,8 +245,7 @@ fn values_at<'b>(path: &[PathStep], body: &'b Value) -> Vec<&'b Value> {
             None => members.collect(),
             Some(filter) => members
                 .filter_map(Value::as_array)
-                .flatten()
-                .filter(|value| filter.lets(value))
+                .flat_map(|elements| filter.choose(elements))
                 .collect(),
         };
     }
@@ -179,11 +253,70 @@ fn values_at<'b>(path: &[PathStep], body: &'b Value) -> Vec<&'b Value> {
 }
 
 impl Filter {
-    fn lets(&self, value: &Value) -> bool {
-        match self {
-            Self::Every => true,
+    /// Returns the elements of a list that this filter lets pass.
+    fn choose<'b>(&self, elements: &'b [Value]) -> Vec<&'b Value> {
+        let lets = |value: &&Value| match self {
+            Self::Every | Self::Last | Self::AfterFirst => true,
             Self::Has(name) => value.get(name).is_some(),
             Self::Equals(name, text) => value.get(name).and_then(Value::as_str) == Some(text),
+        };
+        match self {
+            Self::Last => elements.last().into_iter().collect(),
+            Self::AfterFirst => elements.iter().skip(1).collect(),
+            Self::Every | Self::Has(_) | Self::Equals(..) => elements.iter().filter(lets).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_for_what_their_words_say() {
+        let holds = |condition: &str, body: &str| {
+            let condition = RefusalCondition::parse(condition).unwrap();
+            condition.holds(&serde_json::from_str(body).unwrap())
+        };
+        for (condition, holding, breaking) in [
+            (
+                "equals m[*].x a b",
+                r#"{"m":[{"x":"c"},{"x":"a b"}]}"#,
+                r#"{"m":[{"x":"a"}]}"#,
+            ),
+            (
+                "equals m[-1].x a",
+                r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+                r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+            ),
+            (
+                "equals m[1-].x a",
+                r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+                r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+            ),
+            (
+                "empty m[*].x",
+                r#"{"m":[{"x":""}]}"#,
+                r#"{"m":[{"x":null},{"x":"a"},{"x":0}]}"#,
+            ),
+            ("empty m", r#"{"m":[]}"#, r#"{"m":[1]}"#),
+            ("empty m", r#"{"m":{}}"#, "{}"),
+            ("type m null", r#"{"m":null}"#, "{}"),
+            ("type m list", r#"{"m":[]}"#, r#"{"m":{}}"#),
+            ("type m text", r#"{"m":""}"#, r#"{"m":[]}"#),
+            ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
+            ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
+            (
+                "more_than 1 m[x].x",
+                r#"{"m":[{"x":1},{"x":2}]}"#,
+                r#"{"m":[{"x":1},{}]}"#,
+            ),
+        ] {
+            assert!(holds(condition, holding), "{condition}: {holding}");
+            assert!(!holds(condition, breaking), "{condition}: {breaking}");
+        }
+        for faulty in ["type m", "type m number", "more_than m", "more_than 1", "empty m a"] {
+            assert!(RefusalCondition::parse(faulty).is_err(), "{faulty}");
         }
     }
 }

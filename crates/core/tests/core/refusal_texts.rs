@@ -5,7 +5,7 @@ use std::panic;
 use antiphon_core::wire::{
     REFUSAL_BYTES_MAX,
     RefusalKind::{self, Unanswered},
-    RefusalTable, RefusalTexts, RowFault, RowTexts,
+    RefusalRow, RefusalTable, RefusalTexts, RowFault, RowTexts,
     json::quote_string,
 };
 
@@ -196,6 +196,7 @@ const DECIDED_PAIRS: &[(&str, &str)] = &[
         "assistant_message_without_results",
         "assistant_message_with_insufficient_results",
     ),
+    ("invalid_input_id_of_reasoning", "invalid_input_id"),
     (
         "unexpected_tool_use_id_found_tool_result_blocks",
         "unexpected_tool_use_id_found_blocks",
@@ -350,6 +351,9 @@ fn names_of_members_are_no_places() {
         "messages.0.content.0.zz: Invalid `signature` in `thinking` block: Extra inputs are not permitted",
         "messages[0].zz: missing field `tool_call_id`",
         "messages.x.tool_use.input: Input should be an object",
+        "messages.0.zz: Could not process image",
+        "messages.0.zz: Could not process image: Extra inputs are not permitted",
+        "messages.0.content.0.zz.text: Extra inputs are not permitted",
     ] {
         for body in wrapped(text) {
             assert_eq!(kind_and_ids(&body), None, "{body}");
@@ -359,7 +363,11 @@ fn names_of_members_are_no_places() {
 
 #[test]
 fn a_text_whose_repair_loses_something_is_the_whole_message() {
-    for KnownRefusal { row, text, kind, .. } in REFUSALS.iter().filter(|known| known.kind.loses_content()) {
+    let loses = |name: &str| {
+        let row = TABLE.rows().iter().find(|row| row.name == name);
+        row.is_some_and(RefusalRow::loses_content)
+    };
+    for KnownRefusal { row, text, kind, .. } in REFUSALS.iter().filter(|known| loses(known.row)) {
         for tail in [
             ": Extra inputs are not permitted",
             ". But see below",
@@ -369,9 +377,90 @@ fn a_text_whose_repair_loses_something_is_the_whole_message() {
         ] {
             for body in wrapped(&format!("{}{tail}", text.trim_end_matches('.'))) {
                 let found = TABLE.read(body.as_bytes());
+                // Another row whose repair loses nothing may still match.
+                let found = found.filter(|found| found.row.loses_content());
                 assert!(found.is_none(), "{row} {kind:?}: {body}");
             }
         }
+    }
+}
+
+/// What mends need of the texts: the argument, and the place without its last step if that is the argument.
+#[test]
+fn demands_have_their_arguments_and_places() {
+    let demand_of = |body: &str| TABLE.read(body.as_bytes()).and_then(|found| found.refusal.demand);
+    for (text, mend, word, place) in [
+        (
+            "messages.1.content.0.tool_use.text: Extra inputs are not permitted",
+            "drop_member",
+            Some("text"),
+            Some("1.content.0.tool_use"),
+        ),
+        (
+            r#"{"detail":[{"type":"extra_forbidden","loc":["body","messages",2,"assistant","reasoning_content"],"msg":"Extra inputs are not permitted","input":"x"}]}"#,
+            "drop_member",
+            Some("reasoning_content"),
+            Some("2.assistant"),
+        ),
+        (
+            "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported",
+            "drop_member",
+            Some("reasoning_content"),
+            Some("1.assistant"),
+        ),
+        (
+            "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property 'reasoning_content' is unsupported)]",
+            "drop_member",
+            Some("reasoning_content"),
+            Some("1"),
+        ),
+        (
+            "[ObjectParam] [input[1].namespace] [unknown_parameter] Unknown parameter: 'input[1].namespace'.",
+            "drop_member",
+            Some("namespace"),
+            Some("1]"),
+        ),
+        (
+            "Unknown parameter: 'input[1].content[0].logprobs'.",
+            "drop_member",
+            Some("logprobs"),
+            Some("1].content[0]"),
+        ),
+        (
+            r#"Invalid JSON payload received. Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field."#,
+            "drop_member",
+            Some("id"),
+            Some("1].parts[0].function_call"),
+        ),
+        (
+            "messages.2.content.0: tool reference 'DesignSync' not found in available tools",
+            "quote_block",
+            Some("tool_reference DesignSync"),
+            Some("2.content.0"),
+        ),
+        (
+            "messages.2.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+            "quote_block",
+            Some("large_image 2000"),
+            Some("2.content.0.image.source.base64.data"),
+        ),
+        (
+            "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+            "limit_markers",
+            Some("4"),
+            None,
+        ),
+        (
+            r#"{"detail":[{"loc":["body","messages",1,"role"],"msg":"Input should be 'user' or 'assistant'"}]}"#,
+            "system_first",
+            None,
+            Some("1"),
+        ),
+        ("Could not process image", "quote_block", Some("broken_image"), None),
+    ] {
+        let demand = demand_of(text).unwrap_or_else(|| panic!("{text}"));
+        let read = (demand.kind.name(), demand.word.as_deref(), demand.place.as_deref());
+        assert_eq!(read, (mend, word, place), "{text}");
     }
 }
 
@@ -497,4 +586,57 @@ fn faulty_rows_are_named() {
     assert_eq!(unused("bound"), None);
     let many = format!("{row}word>{}", " and <word>".repeat(9));
     assert_eq!(fault("orphan", &many), RowFault::TooManyVariables(many.clone()));
+}
+
+#[test]
+fn faulty_mends_are_named() {
+    let compile = |mend: Option<&str>, fits: Option<&str>, learn: Option<&str>| {
+        let text = |text: &str| text.to_owned();
+        RefusalTable::compile(&RefusalTexts {
+            row: vec![RowTexts {
+                name: "x".to_owned(),
+                fault: "demand".to_owned(),
+                status: vec![400],
+                text: vec!["a text with <number> pixels".to_owned()],
+                then: Vec::new(),
+                mend: mend.map(text),
+                fits: fits.map(text),
+                learn: learn.map(text),
+            }],
+            leads: Vec::new(),
+            tails: Vec::new(),
+            place_names: Vec::new(),
+        })
+        .err()
+    };
+    for mend in [
+        "trim_end",
+        "quote_block image",
+        "limit_markers <number>",
+        "quote_block large_image <number>",
+    ] {
+        assert_eq!(compile(Some(mend), Some("all"), Some("once")), None, "{mend}");
+    }
+    for mend in [
+        "",
+        "no_mend",
+        "quote_block <word>",
+        "quote_block a b",
+        "quote_block <name> <number>",
+        "quote_block a <number> b",
+    ] {
+        let fault = compile(Some(mend), None, None);
+        assert!(matches!(fault, Some(RowFault::UnknownMend { .. })), "{mend}: {fault:?}");
+    }
+    assert!(matches!(
+        compile(None, None, None),
+        Some(RowFault::DemandWithoutMend(_))
+    ));
+    for (fits, learn) in [(Some("some"), None), (None, Some("never"))] {
+        let fault = compile(Some("trim_end"), fits, learn);
+        assert!(
+            matches!(fault, Some(RowFault::UnknownMend { .. })),
+            "{fits:?} {learn:?}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A pattern is written as a provider writes the text, with variables for what differs. Case does not matter, and quotes,
 //! backticks and backslashes are skipped on both sides. A variable ends at the first place where the pattern continues:
-//! there is no backtracking.
+//! there is no backtracking. Only a place before a last step, as in `<place>.<member>`, takes every step but that one.
 
 use super::{
     demand::Slots,
@@ -16,6 +16,8 @@ const VARIABLE_BYTES_MAX: usize = 264;
 const NAME_BYTES_MAX: usize = 128;
 /// Number of marks in a row that are skipped.
 const QUOTE_MARKS_MAX: usize = 4;
+/// The text between a place and its last step.
+const LAST_STEP: &[u8] = b".";
 /// Largest number of variables of a pattern.
 const VARIABLES_MAX: usize = 8;
 
@@ -39,7 +41,7 @@ enum VariableKind {
     Ids,
     /// `<place>`: the rest of a place in the body, such as `3.content.0`: numbers and known names.
     Place,
-    /// `<member>`: the name of a member: letters, digits, `_` and `-`.
+    /// `<member>`: the name of a member: letters, digits, `_` and `-`, with the quotes before it.
     Member,
     /// `<name>`: a name in quotes, without a blank.
     Name,
@@ -67,9 +69,9 @@ impl VariableKind {
     const fn ends_at(self, byte: u8) -> bool {
         match self {
             Self::Words => byte == b'\n',
-            Self::Ids | Self::Place | Self::Member | Self::Name | Self::Number | Self::Word => {
-                byte.is_ascii_whitespace()
-            }
+            Self::Number => !byte.is_ascii_digit(),
+            Self::Member => !is_member_letter(byte),
+            Self::Ids | Self::Place | Self::Name | Self::Word => byte.is_ascii_whitespace(),
         }
     }
 
@@ -79,7 +81,7 @@ impl VariableKind {
             Self::Ids | Self::Word | Self::Words => true,
             Self::Member => is_member(gap),
             Self::Name => !gap.is_empty() && gap.len() <= NAME_BYTES_MAX,
-            Self::Number => gap.iter().all(u8::is_ascii_digit),
+            Self::Number => !gap.is_empty() && gap.iter().all(u8::is_ascii_digit),
             Self::Place => is_place(gap, place_names),
         }
     }
@@ -88,8 +90,12 @@ impl VariableKind {
 /// Returns `true` if a member may have this name. Quotes around it do not belong to it.
 fn is_member(text: &[u8]) -> bool {
     let text = without_quotes(text);
-    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.iter().all(is_letter)
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.iter().all(|byte| is_member_letter(*byte))
+}
+
+/// Returns `true` if the name of a member may have this byte.
+const fn is_member_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
 /// Returns the text without quotes at both ends.
@@ -237,12 +243,7 @@ fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
     let mut rest = text;
     for wanted in literal {
         // Each gateway quotes and escapes in its own way.
-        let marks = rest
-            .iter()
-            .take(QUOTE_MARKS_MAX)
-            .take_while(|byte| QUOTE_MARKS.contains(byte))
-            .count();
-        let (byte, tail) = rest.get(marks..)?.split_first()?;
+        let (byte, tail) = rest.get(quotes_before(rest)..)?.split_first()?;
         if !byte.eq_ignore_ascii_case(wanted) {
             return None;
         }
@@ -253,14 +254,39 @@ fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
 
 /// Returns the number of bytes that a variable at the beginning of `text` may take.
 fn variable_width(text: &[u8], variable: VariableKind) -> usize {
-    let bytes = text.iter().take(VARIABLE_BYTES_MAX);
-    bytes.take_while(|byte| !variable.ends_at(**byte)).count()
+    let marks = match variable {
+        VariableKind::Member => quotes_before(text),
+        VariableKind::Ids
+        | VariableKind::Place
+        | VariableKind::Name
+        | VariableKind::Number
+        | VariableKind::Word
+        | VariableKind::Words => 0,
+    };
+    let bytes = text.iter().take(VARIABLE_BYTES_MAX).skip(marks);
+    let width = bytes.take_while(|byte| !variable.ends_at(**byte)).count();
+    width.saturating_add(marks)
+}
+
+/// Returns the number of quotes at the beginning of a text that are skipped.
+fn quotes_before(text: &[u8]) -> usize {
+    let marks = text.iter().take(QUOTE_MARKS_MAX);
+    marks.take_while(|byte| QUOTE_MARKS.contains(byte)).count()
 }
 
 /// Returns the bytes of a variable, up to the first position at which `literal` matches, and the text after that literal.
 fn find_variable_end<'t>(literal: &[u8], text: &'t [u8], variable: VariableKind) -> Option<(&'t [u8], &'t [u8])> {
-    (0..=variable_width(text, variable)).find_map(|length| {
+    let width = variable_width(text, variable);
+    let split = |length: usize| {
         let (gap, rest) = text.split_at_checked(length)?;
         match_literal(literal, rest).map(|after| (gap, after))
-    })
+    };
+    if variable == VariableKind::Place && literal == LAST_STEP {
+        // A full stop behind the last step ends a sentence.
+        let begins_step = |rest: &[u8]| rest.get(quotes_before(rest)).copied().is_some_and(is_member_letter);
+        return (0..=width)
+            .rev()
+            .find_map(|length| split(length).filter(|(_, rest)| begins_step(rest)));
+    }
+    (0..=width).find_map(split)
 }

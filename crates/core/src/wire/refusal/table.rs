@@ -175,7 +175,10 @@ impl RefusalTable {
     fn ends_message(&self, row: &RefusalRow, rest: &[u8], led: LedText<'_>) -> bool {
         let ends = |rest: &[u8]| {
             let rest = rest.trim_ascii();
-            rest.is_empty() || led.quote.is_some_and(|quote| ends_body(rest, quote))
+            rest.is_empty()
+                || led
+                    .quote
+                    .is_some_and(|quote| ends_body(skip_inner_quotes(rest, quote), quote))
         };
         let mut rest = rest;
         for _ in 0..=SENTENCES_MAX {
@@ -278,6 +281,18 @@ fn skip_stops(text: &[u8]) -> &[u8] {
         rest = match rest {
             [b'.' | b' ' | b'\n' | b'\r' | b'\t', after @ ..] => after,
             [b'`' | b'\'' | b'"', after @ ..] if matches!(after.first(), None | Some(b'.' | b' ')) => after,
+            _ => return rest,
+        };
+    }
+}
+
+/// Skips quotes that end a quotation in the message: those that are escaped, or of another kind than the `quote` behind it.
+fn skip_inner_quotes(text: &[u8], quote: u8) -> &[u8] {
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\\', b'\'' | b'"', after @ ..] => after,
+            [b'`' | b'\'' | b'"', after @ ..] if rest.first() != Some(&quote) => after,
             _ => return rest,
         };
     }
