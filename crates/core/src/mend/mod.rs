@@ -9,10 +9,14 @@
 mod apply;
 mod body;
 mod candidate;
+mod carried;
+mod join_contents;
 mod kinds;
 mod mend_list;
 mod place;
+mod string_end;
 mod texts;
+mod wordless;
 
 pub use apply::{Mended, meet_demand, mend_body};
 pub use candidate::BlockHash;
