@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The blank line between two texts, inside a JSON string.
-const BLANK_LINE: &str = r"\n\n";
+pub(super) const BLANK_LINE: &str = r"\n\n";
 
 /// Returns the edits of the first message that append the contents of the others to its own.
 ///
@@ -75,16 +75,12 @@ fn append_blocks(body: &MendBody<'_>, first: &MendMessage<'_>, own: Option<Span>
     };
     let mut added: Vec<Vec<Piece>> = others.iter().filter_map(blocks_of).collect();
     work::count(added.len());
-    match own.filter(|own| json.kind(*own) == JsonKind::Array) {
-        Some(list) => {
-            let blocks = json.elements(list);
-            let kept = (0..blocks.len()).map(|at| ListElement::Kept(at, Vec::new()));
-            let wanted = kept.chain(added.into_iter().map(ListElement::New)).collect();
-            json::rebuild_list(list, &blocks, wanted)
-        }
-        None => {
-            added.splice(0..0, own.as_ref().and_then(blocks_of));
-            vec![json.set_member(first.span, "content", json::write_list(added))]
-        }
-    }
+    let Some(list) = own.filter(|own| json.kind(*own) == JsonKind::Array) else {
+        added.splice(0..0, own.as_ref().and_then(blocks_of));
+        return vec![json.set_member(first.span, "content", json::write_list(added))];
+    };
+    let blocks = json.elements(list);
+    let kept = (0..blocks.len()).map(|at| ListElement::Kept(at, Vec::new()));
+    let wanted = kept.chain(added.into_iter().map(ListElement::New)).collect();
+    json::rebuild_list(list, &blocks, wanted)
 }

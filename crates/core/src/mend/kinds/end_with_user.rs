@@ -12,12 +12,13 @@ use crate::{
     wire::json::{self, ListElement},
 };
 
-/// Members of a message that says nothing else. Reasoning stays, and so does the id of an item that others may name.
+/// Members of a message that says nothing else. Reasoning stays, and so does an id that others may name.
 const PLAIN: [&str; 6] = ["role", "type", "content", "parts", "name", "status"];
 
-/// Returns the last message, if it is the assistant's and no call: behind a call stands its result. Signed thinking stays.
+/// Returns the last message, if it is the assistant's and no call: behind a call stands its result.
 ///
-/// All formats: also relays of Gemini and of Responses give histories to models that begin no answer in the middle.
+/// Signed thinking stays. All formats: Gemini has words of its own for this demand (songquanpeng/one-api#836), and servers
+/// of Responses give histories to models of all kinds.
 pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     let Some((at, last)) = body.messages.iter().enumerate().next_back() else {
         return Vec::new();

@@ -17,8 +17,9 @@ use crate::{
     work,
 };
 
-/// Returns the messages that say nothing, and lists with blocks that say nothing. Neither results nor what the user says
-/// newly.
+/// Returns the messages that say nothing, and lists with blocks that say nothing.
+///
+/// Results and what the user says newly stay.
 pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     let key = match body.wire.format.history() {
         HistoryShape::Messages | HistoryShape::Chat => "content",
@@ -49,7 +50,9 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
             None => Vec::new(),
         };
         if !edits.is_empty() {
-            found.push(Candidate::of_message(at, "", Change::Edit(edits)));
+            // Some servers look at the assistant's messages only.
+            let role = String::from_utf8_lossy(&message.role);
+            found.push(Candidate::of_message(at, &role, Change::Edit(edits)));
         }
     }
     found

@@ -14,7 +14,9 @@ use crate::{
     work,
 };
 
-/// Returns the tool messages without a name whose call stands before them. Of several calls with one id the last counts.
+/// Returns the tool messages without a name whose call stands before them.
+///
+/// Of several calls with one id the last one counts.
 pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     match body.wire.format.history() {
         HistoryShape::Chat => {}

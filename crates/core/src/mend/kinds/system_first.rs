@@ -45,22 +45,19 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
             }
             continue;
         }
-        match is_instruction(message).then(|| as_users(body, message)).flatten() {
-            Some(edits) => {
-                is_changed = true;
-                if is_followed {
-                    // A message of the user may not stand between a call and its result.
-                    waiting.push(ListElement::New(json::edited_value(message.span, edits)));
-                } else {
-                    wanted.push(ListElement::Kept(at, edits));
-                }
+        let Some(edits) = is_instruction(message).then(|| as_users(body, message)).flatten() else {
+            wanted.push(ListElement::Kept(at, Vec::new()));
+            if !is_followed {
+                wanted.append(&mut waiting);
             }
-            None => {
-                wanted.push(ListElement::Kept(at, Vec::new()));
-                if !is_followed {
-                    wanted.append(&mut waiting);
-                }
-            }
+            continue;
+        };
+        is_changed = true;
+        if is_followed {
+            // A message of the user may not stand between a call and its result.
+            waiting.push(ListElement::New(json::edited_value(message.span, edits)));
+        } else {
+            wanted.push(ListElement::Kept(at, edits));
         }
     }
     wanted.append(&mut waiting);
@@ -68,7 +65,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     let edits = json::rebuild_list(body.history, &body.message_spans(), wanted);
-    vec![Candidate::of_message(leading, "", Change::Edit(edits))]
+    vec![Candidate::of_message(0, "", Change::Edit(edits))]
 }
 
 fn is_instruction(message: &MendMessage<'_>) -> bool {
@@ -90,7 +87,9 @@ fn followed_by_results(body: &MendBody<'_>) -> Vec<bool> {
     followed
 }
 
-/// Returns the edits that make marked text of the user from instructions. `None` if their content is no text and no list.
+/// Returns the edits that make marked text of the user from instructions.
+///
+/// `None` if their content is neither a text nor a list.
 fn as_users(body: &MendBody<'_>, message: &MendMessage<'_>) -> Option<Vec<Edit>> {
     let json = body.json;
     let role = Edit {

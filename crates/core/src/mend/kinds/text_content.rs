@@ -1,13 +1,14 @@
-//! A list of texts becomes one text, with a line break between two of them.
+//! A list of texts becomes one text, with a blank line between two of them.
 //!
-//! Servers join them themselves, some without anything between them (`LiteLLM`), some with a line break (vLLM). Two texts
-//! that a client keeps apart are two to the model as well, so a line break is the safer choice. Markers of parts go with
-//! the parts: a server that takes texts only has no place for them.
+//! `DeepSeek`'s own converter (deepseek-recipe 0.2.0) joins texts so: the model reads what it would have read. vLLM joins
+//! them by a line break, `LiteLLM` without anything, which makes one word of two. An empty text leaves no line. Markers
+//! of parts go with the parts: a server that takes texts only has no place for them.
 
 use crate::{
     mend::{
         body::{BlockList, MendBody},
         candidate::{Candidate, Change},
+        join_contents::BLANK_LINE,
     },
     splice::{Edit, Piece, Span},
     wire::{HistoryShape, json},
@@ -27,7 +28,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         for text in texts.into_iter().filter(|text| !text.is_empty()) {
             work::count(1);
             if !pieces.is_empty() {
-                pieces.push(Piece::Constant(r"\n"));
+                pieces.push(Piece::Constant(BLANK_LINE));
             }
             pieces.push(Piece::Original(text));
         }
