@@ -10,10 +10,14 @@ mod actions;
 mod apply;
 mod body;
 mod candidate;
+mod carried;
+mod join_contents;
 mod kinds;
 mod mend_list;
 mod place;
+mod string_end;
 mod texts;
+mod wordless;
 
 pub use actions::action_of;
 pub use apply::{Mended, meet_demand, mend_body};

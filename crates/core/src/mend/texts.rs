@@ -5,3 +5,6 @@ pub(super) const EMPTY: &str = "[antiphon: this message is empty.]";
 
 /// The user's message behind a last message of the assistant.
 pub(super) const GO_ON: &str = "[antiphon: go on from where your last message ends.]";
+
+/// The mark of instructions that are text of the user now.
+pub(super) const INSTRUCTIONS: &str = "[antiphon: instructions of the system, in the place where they stood:]";
