@@ -8,11 +8,17 @@
 
 mod apply;
 mod body;
+mod call_order;
 mod candidate;
 mod kinds;
+mod media;
 mod mend_list;
+mod pixels;
 mod place;
+mod required_members;
+mod server_pairs;
 mod texts;
+mod turns;
 
 pub use apply::{Mended, meet_demand, mend_body};
 pub use candidate::BlockHash;
