@@ -96,13 +96,14 @@ pub fn meet_demand(
             found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
         }
         let names = demand.place.as_deref().map(place::names);
-        let has_name = |candidate: &&Candidate| {
-            let names = names.as_deref().unwrap_or_default();
-            names.iter().any(|name| place::is_same_name(name, &candidate.class))
-        };
-        // What is wrong in one object is wrong in all of its class. At the place there may be objects inside of others.
         let mut named = found.iter().filter(|candidate| is_named(candidate));
-        if let Some(named) = named.clone().find(has_name).or_else(|| named.next()) {
+        // At a place there may be objects inside of others: its last name says which.
+        let innermost = names.iter().flatten().rev().find_map(|name| {
+            let mut named = named.clone();
+            named.find(|candidate| place::is_same_name(name, &candidate.class))
+        });
+        // What is wrong in one object is wrong in all of its class.
+        if let Some(named) = innermost.or_else(|| named.next()) {
             mend.class = named.class.clone();
         } else if let Some(names) = &names {
             let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
