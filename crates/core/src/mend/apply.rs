@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     body::MendBody,
     candidate::{BlockHash, Candidate, Change},
-    kinds::find_candidates,
+    kinds::{find_candidates, takes_content, word_of},
     mend_list::Mend,
     place, texts,
 };
@@ -80,7 +80,7 @@ pub fn meet_demand(
     is_refused: &dyn Fn(&BlockHash) -> bool,
 ) -> Result<Mended, Unreadable> {
     let mut mended = Mended::unchanged(body);
-    let Some(mut mend) = Mend::new(demand.kind, demand.word.as_deref().unwrap_or_default()) else {
+    let Some(mut mend) = Mend::new(demand.kind, &word_of(demand)) else {
         return Ok(mended);
     };
     let (chosen, blocks) = {
@@ -96,10 +96,17 @@ pub fn meet_demand(
         if !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty()) {
             found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
         }
+        let names = demand.place.as_deref().map(place::names);
+        let mut named = found.iter().filter(|candidate| is_named(candidate));
+        // At a place there may be objects inside of others: its last name says which.
+        let innermost = names.iter().flatten().rev().find_map(|name| {
+            let mut named = named.clone();
+            named.find(|candidate| place::is_same_name(name, &candidate.class))
+        });
         // What is wrong in one object is wrong in all of its class.
-        if let Some(named) = found.iter().find(|candidate| is_named(candidate)) {
+        if let Some(named) = innermost.or_else(|| named.next()) {
             mend.class = named.class.clone();
-        } else if let Some(names) = demand.place.as_deref().map(place::names) {
+        } else if let Some(names) = &names {
             let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
             mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
         }
@@ -134,7 +141,7 @@ fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
 /// Returns `true` if a candidate is what the user says newly, and the mend would lose it.
 fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
     let list = candidate.block.and_then(|block| body.lists.get(block.list));
-    mend.kind.loses_content() && list.is_some_and(|list| body.is_users_newest(list))
+    takes_content(mend) && list.is_some_and(|list| body.is_users_newest(list))
 }
 
 impl Mended {

@@ -25,7 +25,7 @@ pub(super) struct MendBody<'b> {
     pub(super) wire: Wire,
     /// The object of the whole body.
     pub(super) root: Span,
-    /// The list of messages, brackets included.
+    /// The list of messages, brackets included. Empty without one.
     pub(super) history: Span,
     pub(super) messages: Vec<MendMessage<'b>>,
     /// The lists of blocks in document order: of a message first its own, then those of the results in it.
@@ -87,7 +87,7 @@ const PART_KINDS: [&str; 13] = [
 ];
 
 impl<'b> MendBody<'b> {
-    /// Reads a body. `None` without a history that is a list. Fails if the body is no JSON.
+    /// Reads a body. It has no messages if its history is no list. `None` if it is no object. Fails if it is no JSON.
     pub(super) fn read(bytes: &'b Bytes, wire: Wire) -> Result<Option<Self>, Unreadable> {
         json::validate(bytes)?;
         let json = Json::new(bytes);
@@ -97,23 +97,22 @@ impl<'b> MendBody<'b> {
             HistoryShape::Items => "input",
             HistoryShape::Contents => "contents",
         };
-        let Some(history) = json
-            .member(root, key)
-            .filter(|list| json.kind(*list) == JsonKind::Array)
-        else {
+        if json.kind(root) != JsonKind::Object {
             return Ok(None);
-        };
+        }
+        let history = json.member(root, key);
+        let history = history.filter(|list| json.kind(*list) == JsonKind::Array);
         let mut body = Self {
             bytes,
             json,
             wire,
             root,
-            history,
+            history: history.unwrap_or(Span::at(root.start)),
             messages: Vec::new(),
             lists: Vec::new(),
             newest: 0,
         };
-        for element in json.elements(history) {
+        for element in history.map_or_else(Vec::new, |history| json.elements(history)) {
             body.read_message(element);
         }
         let is_model = |message: &MendMessage<'_>| message.author == Role::Assistant;

@@ -9,14 +9,20 @@
 mod actions;
 mod apply;
 mod body;
+mod call_order;
 mod candidate;
 mod carried;
 mod join_contents;
 mod kinds;
+mod media;
 mod mend_list;
+mod pixels;
 mod place;
+mod required_members;
+mod server_pairs;
 mod string_end;
 mod texts;
+mod turns;
 mod wordless;
 
 pub use actions::action_of;

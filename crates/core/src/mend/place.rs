@@ -37,6 +37,15 @@ pub(super) fn names(place: &str) -> Vec<&str> {
     names.collect()
 }
 
+/// Returns `true` if two names are the same but for underscores and case: `function_call`, `functionCall`.
+pub(super) fn is_same_name(one: &str, other: &str) -> bool {
+    let letters = |name: &str| {
+        let letters = name.bytes().filter(|letter| *letter != b'_');
+        letters.map(|letter| letter.to_ascii_lowercase()).collect::<Vec<u8>>()
+    };
+    letters(one) == letters(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -172,12 +172,12 @@ pub(crate) fn mark_label(text: &str) -> String {
 }
 
 /// Writes a value's JSON as the inside of a string, independent of the client's spacing and escapes.
-fn json_as_text(json: Json<'_>, value: Span) -> Vec<Piece> {
+pub(crate) fn json_as_text(json: Json<'_>, value: Span) -> Vec<Piece> {
     vec![Piece::Made(json::escape_string(&json::compact_json(json.bytes(value))))]
 }
 
 /// Returns the inside of a JSON string with a blank before every line that begins like a mark of the proxy.
-fn guard_marks(json: Json<'_>, inside: Span) -> Vec<Piece> {
+pub(crate) fn guard_marks(json: Json<'_>, inside: Span) -> Vec<Piece> {
     let raw = json.bytes(inside);
     let part = |from: usize, to: usize| Piece::Original(Span::new(from, to).shifted(inside.start));
     let mut pieces = Vec::new();

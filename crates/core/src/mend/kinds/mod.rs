@@ -1,23 +1,40 @@
 //! The mends, one file for each.
 
+mod drop_item_id;
 mod drop_member;
+mod drop_parameter;
+mod drop_reasoning;
 mod end_with_user;
 mod fill_content;
 mod legal_names;
+mod limit_markers;
+mod lone_surrogates;
+mod lower_max_tokens;
+mod media_type;
 mod merge_neighbours;
 mod name_results;
+pub(super) mod quote_block;
 mod rename_role;
 mod system_first;
 mod text_content;
+mod thinking_off;
 mod trim_end;
 
 use super::{body::MendBody, candidate::Candidate, mend_list::Mend};
-use crate::wire::MendKind;
+use crate::wire::{Demand, MendKind};
 
 /// Returns the places in a body that a mend fits.
 pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate> {
+    // Without a list of messages only parameters can change.
+    if body.messages.is_empty() && mend.kind != MendKind::DropParameter {
+        return Vec::new();
+    }
     match mend.kind {
         MendKind::DropMember => drop_member::find(body, &mend.word),
+        MendKind::DropReasoning => drop_reasoning::find(body, &mend.word),
+        MendKind::DropItemId => drop_item_id::find(body),
+        MendKind::MediaType => media_type::find(body),
+        MendKind::QuoteBlock => quote_block::find(body, &mend.word),
         MendKind::EndWithUser => end_with_user::find(body),
         MendKind::RenameRole => rename_role::find(body, &mend.word),
         MendKind::SystemFirst => system_first::find(body),
@@ -27,15 +44,31 @@ pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate
         MendKind::MergeNeighbours => merge_neighbours::find(body),
         MendKind::NameResults => name_results::find(body),
         MendKind::TrimEnd => trim_end::find(body),
-        MendKind::DropReasoning
-        | MendKind::DropItemId
-        | MendKind::MediaType
-        | MendKind::QuoteBlock
-        | MendKind::LimitMarkers
-        | MendKind::LoneSurrogates
-        | MendKind::ThinkingOff
-        | MendKind::LowerMaxTokens
-        | MendKind::DropBeta
-        | MendKind::DropParameter => Vec::new(),
+        MendKind::LimitMarkers => limit_markers::find(body, &mend.word),
+        MendKind::LoneSurrogates => lone_surrogates::find(body),
+        MendKind::ThinkingOff => thinking_off::find(body),
+        MendKind::LowerMaxTokens => lower_max_tokens::find(body, &mend.word),
+        MendKind::DropParameter => drop_parameter::find(body, &mend.word),
+        // It changes a header.
+        MendKind::DropBeta => Vec::new(),
+    }
+}
+
+/// Returns the word of the mend that a refusal demands.
+pub(super) fn word_of(demand: &Demand) -> Box<str> {
+    let word = demand.word.clone().unwrap_or_default();
+    match demand.kind {
+        MendKind::QuoteBlock => quote_block::word_of(&word, demand),
+        _ => word,
+    }
+}
+
+/// Returns `true` if a mend takes away what somebody has said. A member that the provider does not know it has not read,
+/// and an image without data says nothing.
+pub(super) fn takes_content(mend: &Mend) -> bool {
+    match mend.kind {
+        MendKind::DropMember => false,
+        MendKind::QuoteBlock => *mend.word != *quote_block::EMPTY_IMAGE,
+        kind => kind.loses_content(),
     }
 }

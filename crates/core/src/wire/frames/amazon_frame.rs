@@ -121,7 +121,7 @@ fn split_header(headers: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// Decodes base64, up to the first byte that belongs to none. Lenient, and the core has no such dependency.
-fn decode_base64(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode_base64(text: &[u8]) -> Vec<u8> {
     work::count_bytes(text.len());
     let mut plain = Vec::with_capacity(text.len().div_ceil(4).saturating_mul(3));
     for digits in text.chunks(4) {

@@ -10,6 +10,7 @@ mod event_framer;
 mod value_framer;
 
 pub use amazon_frame::AmazonFrame;
+pub(crate) use amazon_frame::decode_base64;
 pub use amazon_framer::AmazonFramer;
 pub use event::SseEvent;
 pub use event_framer::EventFramer;

@@ -17,7 +17,7 @@ pub use count::count_byte;
 pub(crate) use cursor::Cursor;
 pub use limits::{deeper_than, has_overflow};
 pub use list_edits::{ListElement, constant_string, edited_value, enclose, join_elements, rebuild_list, write_list};
-pub use surrogates::{find_lone_surrogate, replace_lone_surrogates};
+pub use surrogates::{REPLACEMENT, find_lone_surrogate, replace_lone_surrogates};
 use text::decode_string;
 pub use text::{compact_json, escape_string, is_blank, is_object, quote_string};
 pub use validate::validate;

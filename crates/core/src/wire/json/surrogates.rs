@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::work;
 
 /// The escape of U+FFFD, which has the length of the escape that it replaces.
-const REPLACEMENT: &str = "\\ufffd";
+pub const REPLACEMENT: &str = "\\ufffd";
 /// Number of bytes in an escape with four digits.
 const ESCAPE: usize = REPLACEMENT.len();
 
