@@ -1,24 +1,24 @@
 //! The calls and results that messages carry.
 
-use super::body::MendBody;
+use super::body::{MendBody, MendMessage};
 use crate::{
     conversation::Role,
     wire::{HistoryShape, json::JsonKind},
     work,
 };
 
-/// What a message carries of calls and results, also those of the provider's own tools.
+/// Calls and results in a message, also those of the provider's own tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
     pub(super) calls: bool,
     pub(super) results: bool,
 }
 
-/// Returns what each message of a body carries.
+/// Returns the calls and results in each message of a body.
 pub(super) fn carried(body: &MendBody<'_>) -> Vec<Carried> {
     let shape = body.wire.format.history();
     work::count(body.messages.len());
-    let of_message = |message: &super::body::MendMessage<'_>| match shape {
+    let of_message = |message: &MendMessage<'_>| match shape {
         HistoryShape::Chat => Carried {
             calls: !message.calls.is_empty()
                 || body

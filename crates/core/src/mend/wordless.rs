@@ -2,6 +2,7 @@
 
 use super::body::{Block, BlockList, MendBody, MendMessage};
 use crate::{
+    splice::Span,
     wire::{
         HistoryShape,
         json::{self, JsonKind},
@@ -9,7 +10,7 @@ use crate::{
     work,
 };
 
-/// What a block says.
+/// The words of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockWords {
     /// Nothing: a text of blanks.
@@ -20,7 +21,7 @@ pub(super) enum BlockWords {
     Something,
 }
 
-/// Returns what a block says. A signed part (Gemini) says something, even without words: it must come back.
+/// Returns the words of a block. A signed part (Gemini) says something, even without words: it must come back.
 pub(super) fn words_of(body: &MendBody<'_>, block: &Block<'_>) -> BlockWords {
     let json = body.json;
     let is_text = match (body.wire.format.history(), &*block.kind) {
@@ -61,7 +62,7 @@ pub(super) fn has_no_words(body: &MendBody<'_>, message: &MendMessage<'_>, list:
 }
 
 /// Returns `true` if an object has members with a value apart from these. `null` and `[]` are no values.
-pub(super) fn has_members_beside(body: &MendBody<'_>, object: crate::splice::Span, known: &[&str]) -> bool {
+pub(super) fn has_members_beside(body: &MendBody<'_>, object: Span, known: &[&str]) -> bool {
     let json = body.json;
     let mut found = false;
     let walked = json.for_each_member(object, |key, value| {
@@ -73,7 +74,7 @@ pub(super) fn has_members_beside(body: &MendBody<'_>, object: crate::splice::Spa
 }
 
 /// Returns `true` for `null`, `""` and `[]`.
-pub(super) fn is_void(body: &MendBody<'_>, value: crate::splice::Span) -> bool {
+pub(super) fn is_void(body: &MendBody<'_>, value: Span) -> bool {
     match body.json.kind(value) {
         JsonKind::Null => true,
         JsonKind::String => body.json.string_inside(value).is_empty(),

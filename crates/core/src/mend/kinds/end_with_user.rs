@@ -17,8 +17,8 @@ const PLAIN: [&str; 6] = ["role", "type", "content", "parts", "name", "status"];
 
 /// Returns the last message, if it is the assistant's and no call: behind a call stands its result.
 ///
-/// Signed thinking stays. All formats: Gemini has words of its own for this demand (songquanpeng/one-api#836), and servers
-/// of Responses give histories to models of all kinds.
+/// Signed thinking stays. All formats: Gemini has words of its own for this demand (songquanpeng/one-api#836), and
+/// servers of Responses give histories to models of all kinds.
 pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     let Some((at, last)) = body.messages.iter().enumerate().next_back() else {
         return Vec::new();

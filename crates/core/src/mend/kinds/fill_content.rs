@@ -7,9 +7,9 @@ use crate::{
         candidate::{Candidate, Change},
         carried::carried,
         texts,
-        wordless::{BlockWords, has_no_words, words_of},
+        wordless::{BlockWords, has_no_words, is_void, words_of},
     },
-    splice::{Edit, Piece},
+    splice::{Edit, Piece, Span},
     wire::{
         HistoryShape,
         json::{self, JsonKind, ListElement},
@@ -21,9 +21,10 @@ use crate::{
 ///
 /// Results and what the user says newly stay.
 pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
-    let key = match body.wire.format.history() {
-        HistoryShape::Messages | HistoryShape::Chat => "content",
-        HistoryShape::Contents => "parts",
+    let (key, has_calls_beside) = match body.wire.format.history() {
+        HistoryShape::Messages => ("content", false),
+        HistoryShape::Chat => ("content", true),
+        HistoryShape::Contents => ("parts", false),
         // No report has a provider that refuses an empty item.
         HistoryShape::Items => return Vec::new(),
     };
@@ -40,7 +41,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
             continue;
         }
         let edits = match list.filter(|list| !list.blocks.is_empty()) {
-            Some(_) if carried.calls && body.wire.format.history() == HistoryShape::Chat => Vec::new(),
+            Some(_) if carried.calls && has_calls_beside => Vec::new(),
             Some(list) => fill_list(body, message, list),
             None if carried.calls && has_text(body, message) => Vec::new(),
             None if carried.calls => vec![json.set_member(message.span, key, vec![Piece::Constant("\"\"")])],
@@ -65,7 +66,7 @@ fn has_text(body: &MendBody<'_>, message: &MendMessage<'_>) -> bool {
 
 /// Returns `true` if a message says something in a member of its own: a refusal, or spoken words.
 fn speaks_elsewhere(body: &MendBody<'_>, message: &MendMessage<'_>) -> bool {
-    let speaks = |value: &crate::splice::Span| !crate::mend::wordless::is_void(body, *value);
+    let speaks = |value: &Span| !is_void(body, *value);
     let members = body.json.members(message.span, ["refusal", "audio"]);
     members.iter().flatten().any(speaks)
 }

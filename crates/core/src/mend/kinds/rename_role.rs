@@ -2,7 +2,7 @@
 
 use crate::{
     mend::{
-        body::MendBody,
+        body::{MendBody, MendMessage},
         candidate::{Candidate, Change},
     },
     splice::{Edit, Piece},
@@ -26,7 +26,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, role: &str) -> Vec<Candidate> {
     work::count(body.messages.len());
     let named = body.messages.iter().enumerate();
     let named = named.filter(|(_, message)| *message.role == *role.as_bytes());
-    let rename = |(at, message): (usize, &crate::mend::body::MendMessage<'_>)| {
+    let rename = |(at, message): (usize, &MendMessage<'_>)| {
         let edit = Edit {
             span: body.json.string_member(message.span, "role")?,
             pieces: vec![Piece::Constant("\"system\"")],

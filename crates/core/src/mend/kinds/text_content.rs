@@ -1,8 +1,8 @@
 //! A list of texts becomes one text, with a blank line between two of them.
 //!
-//! `DeepSeek`'s own converter (deepseek-recipe 0.2.0) joins texts so: the model reads what it would have read. vLLM joins
-//! them by a line break, `LiteLLM` without anything, which makes one word of two. An empty text leaves no line. Markers
-//! of parts go with the parts: a server that takes texts only has no place for them.
+//! `DeepSeek`'s own converter (deepseek-recipe 0.2.0) joins texts so: the model reads what it would have read. vLLM
+//! joins them by a line break, `LiteLLM` without anything, which makes one word of two. An empty text leaves no line.
+//! Markers of parts go with the parts: a server that takes texts only has no place for them.
 
 use crate::{
     mend::{
