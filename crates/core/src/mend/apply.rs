@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     body::MendBody,
     candidate::{BlockHash, Candidate, Change},
-    kinds::{find_candidates, takes_content, word_of},
+    kinds::{find_candidates, takes_content},
     mend_list::Mend,
     place, texts,
 };
@@ -79,7 +79,7 @@ pub fn meet_demand(
     is_refused: &dyn Fn(&BlockHash) -> bool,
 ) -> Result<Mended, Unreadable> {
     let mut mended = Mended::unchanged(body);
-    let Some(mut mend) = Mend::new(demand.kind, &word_of(demand)) else {
+    let Some(mut mend) = Mend::new(demand.kind, demand.word.as_deref().unwrap_or_default()) else {
         return Ok(mended);
     };
     let (chosen, blocks) = {
@@ -87,10 +87,11 @@ pub fn meet_demand(
             return Ok(mended);
         };
         let mut found = find_candidates(&read, &mend);
-        let (message, block) = demand.place.as_deref().map_or((None, None), place::indices);
+        let indices = demand.place.as_deref().map(place::indices).unwrap_or_default();
         let is_named = |candidate: &Candidate| {
-            let at = candidate.block.map(|block| block.at);
-            Some(candidate.message) == message && (block.is_none() || at.is_none() || at == block)
+            let path = path_of(&read, candidate);
+            // A place may name what the candidate is in, or what is in the candidate.
+            !indices.is_empty() && path.zip(&indices).all(|(at, index)| at == *index)
         };
         if !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty()) {
             found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
@@ -113,6 +114,9 @@ pub fn meet_demand(
         if demand.reach == MendReach::Named {
             if found.iter().any(is_named) {
                 found.retain(is_named);
+            } else if indices.is_empty() && found.len() > 1 {
+                // The provider has accepted what is older.
+                found.retain(|candidate| candidate.message >= read.newest);
             }
             // Which of several it is, nobody can tell.
             found.truncate(if found.len() == 1 { 1 } else { 0 });
@@ -134,6 +138,14 @@ pub fn meet_demand(
 
 fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
     mend.class.is_empty() || candidate.class == mend.class
+}
+
+/// Returns the indices of a candidate: its message's, that of the result around it if there is one, and its own.
+fn path_of(body: &MendBody<'_>, candidate: &Candidate) -> impl Iterator<Item = usize> {
+    let list = candidate.block.and_then(|block| body.lists.get(block.list));
+    let around = list.and_then(|list| list.result_at);
+    let own = candidate.block.map(|block| block.at);
+    [Some(candidate.message), around, own].into_iter().flatten()
 }
 
 /// Returns `true` if a candidate is what the user says newly, and the mend would lose it.

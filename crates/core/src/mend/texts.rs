@@ -7,4 +7,5 @@ pub(super) const EMPTY: &str = "[antiphon: this message is empty.]";
 pub(super) const GO_ON: &str = "[antiphon: go on from where your last message ends.]";
 
 /// The user's message in the place of an item with a sealed summary.
-pub(super) const SEALED_SUMMARY: &str = "[antiphon: a sealed summary of earlier messages stood here; this provider cannot read it, so what it said is missing.]";
+pub(super) const SEALED_SUMMARY: &str =
+    "[antiphon: a sealed summary of earlier messages stood here; this provider cannot read it.]";
