@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     body::MendBody,
     candidate::{BlockHash, Candidate, Change},
-    kinds::{find_candidates, takes_content},
+    kinds::{find_candidates, takes_content, word_of},
     mend_list::Mend,
     place, texts,
 };
@@ -79,7 +79,7 @@ pub fn meet_demand(
     is_refused: &dyn Fn(&BlockHash) -> bool,
 ) -> Result<Mended, Unreadable> {
     let mut mended = Mended::unchanged(body);
-    let Some(mut mend) = Mend::new(demand.kind, demand.word.as_deref().unwrap_or_default()) else {
+    let Some(mut mend) = Mend::new(demand.kind, &word_of(demand)) else {
         return Ok(mended);
     };
     let (chosen, blocks) = {
@@ -93,7 +93,9 @@ pub fn meet_demand(
             // A place may name what the candidate is in, or what is in the candidate.
             !indices.is_empty() && path.zip(&indices).all(|(at, index)| at == *index)
         };
-        if !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty()) {
+        // An item may take others along: they bear its id too.
+        let is_by_id = !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty());
+        if is_by_id {
             found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
         }
         let names = demand.place.as_deref().map(place::names);
@@ -111,7 +113,7 @@ pub fn meet_demand(
             mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
         }
         found.retain(|candidate| is_of_class(candidate, &mend));
-        if demand.reach == MendReach::Named {
+        if demand.reach == MendReach::Named && !is_by_id {
             if found.iter().any(is_named) {
                 found.retain(is_named);
             } else if indices.is_empty() && found.len() > 1 {

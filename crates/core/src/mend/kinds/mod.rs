@@ -13,7 +13,7 @@ pub(super) mod quote_block;
 mod thinking_off;
 
 use super::{body::MendBody, candidate::Candidate, mend_list::Mend};
-use crate::wire::MendKind;
+use crate::wire::{Demand, MendKind};
 
 /// Returns the places in a body that a mend fits.
 pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate> {
@@ -43,6 +43,15 @@ pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate
         | MendKind::TrimEnd
         // It changes a header.
         | MendKind::DropBeta => Vec::new(),
+    }
+}
+
+/// Returns the word of the mend that a refusal demands.
+pub(super) fn word_of(demand: &Demand) -> Box<str> {
+    let word = demand.word.as_deref().unwrap_or_default();
+    match demand.kind {
+        MendKind::QuoteBlock => quote_block::word_of(word, demand),
+        _ => word.into(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     },
     splice::{Edit, Piece, Span},
     wire::{
-        HistoryShape,
+        Demand, HistoryShape,
         json::{self, JsonKind},
         quote::mark_label,
     },
@@ -25,6 +25,16 @@ const LARGE_IMAGE: &str = "large_image";
 const TOOL_REFERENCE: &str = "tool_reference";
 /// Items of Responses with a sealed summary. The second name is the older one.
 const COMPACTIONS: [&[u8]; 2] = [b"compaction", b"compaction_summary"];
+
+/// Returns the word of the mend: with the number or the name of the refusal behind it, where it needs one and has none.
+pub(in crate::mend) fn word_of(word: &str, demand: &Demand) -> Box<str> {
+    let argument = match word {
+        LARGE_IMAGE => demand.numbers.first().map(u64::to_string),
+        TOOL_REFERENCE => demand.name.as_deref().map(str::to_owned),
+        _ => None,
+    };
+    argument.map_or_else(|| word.into(), |argument| format!("{word} {argument}").into())
+}
 
 /// Returns the blocks of the type in the word. A number or a name may follow it: `large_image 2000`.
 pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
