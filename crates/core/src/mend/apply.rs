@@ -88,12 +88,15 @@ pub fn meet_demand(
             return Ok(mended);
         };
         let mut found = find_candidates(&read, &mend);
-        let (message, block) = demand.place.as_deref().map_or((None, None), place::indices);
+        let indices = demand.place.as_deref().map(place::indices).unwrap_or_default();
         let is_named = |candidate: &Candidate| {
-            let at = candidate.block.map(|block| block.at);
-            Some(candidate.message) == message && (block.is_none() || at.is_none() || at == block)
+            let path = path_of(&read, candidate);
+            // A place may name what the candidate is in, or what is in the candidate.
+            !indices.is_empty() && path.zip(&indices).all(|(at, index)| at == *index)
         };
-        if !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty()) {
+        // An item may take others along: they bear its id too.
+        let is_by_id = !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty());
+        if is_by_id {
             found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
         }
         let names = demand.place.as_deref().map(place::names);
@@ -111,9 +114,12 @@ pub fn meet_demand(
             mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
         }
         found.retain(|candidate| is_of_class(candidate, &mend));
-        if demand.reach == MendReach::Named {
+        if demand.reach == MendReach::Named && !is_by_id {
             if found.iter().any(is_named) {
                 found.retain(is_named);
+            } else if indices.is_empty() && found.len() > 1 {
+                // The provider has accepted what is older.
+                found.retain(|candidate| candidate.message >= read.newest);
             }
             // Which of several it is, nobody can tell.
             found.truncate(if found.len() == 1 { 1 } else { 0 });
@@ -136,6 +142,14 @@ pub fn meet_demand(
 
 fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
     mend.class.is_empty() || candidate.class == mend.class
+}
+
+/// Returns the indices of a candidate: its message's, that of the result around it if there is one, and its own.
+fn path_of(body: &MendBody<'_>, candidate: &Candidate) -> impl Iterator<Item = usize> {
+    let list = candidate.block.and_then(|block| body.lists.get(block.list));
+    let around = list.and_then(|list| list.result_at);
+    let own = candidate.block.map(|block| block.at);
+    [Some(candidate.message), around, own].into_iter().flatten()
 }
 
 /// Returns `true` if a candidate is what the user says newly, and the mend would lose it.

@@ -58,6 +58,8 @@ pub(super) struct BlockList<'b> {
     pub(super) span: Span,
     /// `true` for the content of a tool result.
     pub(super) of_result: bool,
+    /// The index of the block of that result in its message's list. `None` if the result is no block of a list.
+    pub(super) result_at: Option<usize>,
     pub(super) blocks: Vec<Block<'b>>,
 }
 
@@ -107,7 +109,7 @@ impl<'b> MendBody<'b> {
             json,
             wire,
             root,
-            history: history.unwrap_or(Span::at(root.start)),
+            history: history.unwrap_or_else(|| Span::at(root.start)),
             messages: Vec::new(),
             lists: Vec::new(),
             newest: 0,
@@ -151,14 +153,14 @@ impl<'b> MendBody<'b> {
             calls: calls.map_or_else(Vec::new, |calls| json.elements(calls)),
         });
         if let Some(content) = content {
-            self.read_list(message, content, author == Role::Tool);
+            self.read_list(message, content, author == Role::Tool, None);
         }
         if let Some(output) = output.filter(|_| shape == HistoryShape::Items) {
-            self.read_list(message, output, true);
+            self.read_list(message, output, true, None);
         }
     }
 
-    fn read_list(&mut self, message: usize, span: Span, of_result: bool) {
+    fn read_list(&mut self, message: usize, span: Span, of_result: bool, result_at: Option<usize>) {
         let json = self.json;
         if json.kind(span) != JsonKind::Array {
             return;
@@ -169,11 +171,12 @@ impl<'b> MendBody<'b> {
         });
         let blocks: Vec<Block<'b>> = blocks.collect();
         work::count(blocks.len());
-        let inner: Vec<Span> = match self.wire.format.history() {
+        let inner: Vec<(usize, Span)> = match self.wire.format.history() {
             HistoryShape::Messages => blocks
                 .iter()
-                .filter(|block| *block.kind == *b"tool_result")
-                .filter_map(|block| json.member(block.span, "content"))
+                .enumerate()
+                .filter(|(_, block)| *block.kind == *b"tool_result")
+                .filter_map(|(at, block)| json.member(block.span, "content").map(|content| (at, content)))
                 .collect(),
             HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => Vec::new(),
         };
@@ -181,10 +184,11 @@ impl<'b> MendBody<'b> {
             message,
             span,
             of_result,
+            result_at,
             blocks,
         });
-        for content in inner {
-            self.read_list(message, content, true);
+        for (at, content) in inner {
+            self.read_list(message, content, true, Some(at));
         }
     }
 

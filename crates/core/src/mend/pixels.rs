@@ -1,6 +1,6 @@
 //! The type and the size of an image, from its first bytes.
 
-/// The number of base64 digits that are decoded for a head. The size of a JPEG stands behind its thumbnails and profiles.
+/// The most base64 digits that are decoded for a head. The size of a JPEG stands behind its thumbnail.
 pub(super) const HEAD_DIGITS: usize = 400_000;
 
 /// Returns the media type of an image that begins with these bytes: PNG, JPEG, GIF or WebP.
@@ -17,13 +17,7 @@ pub(super) fn media_type_of(head: &[u8]) -> Option<&'static str> {
 /// Returns width and height in pixels of an image that begins with these bytes.
 pub(super) fn pixels_of(head: &[u8]) -> Option<(u32, u32)> {
     match media_type_of(head)? {
-        "image/png" => match head.get(16..24)? {
-            [a, b, c, d, e, f, g, h] => Some((
-                u32::from_be_bytes([*a, *b, *c, *d]),
-                u32::from_be_bytes([*e, *f, *g, *h]),
-            )),
-            _ => None,
-        },
+        "image/png" => Some((big(head, 16, 4)?, big(head, 20, 4)?)),
         "image/gif" => Some((little(head, 6, 2)?, little(head, 8, 2)?)),
         "image/jpeg" => jpeg_pixels(head),
         _ => webp_pixels(head),
@@ -33,19 +27,18 @@ pub(super) fn pixels_of(head: &[u8]) -> Option<(u32, u32)> {
 /// Returns the unsigned number of `length` bytes at `at`, the least byte first.
 fn little(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
-    let number = bytes
-        .iter()
-        .rev()
-        .fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
-    Some(number)
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |number, byte| (number << 8) | u32::from(*byte)),
+    )
 }
 
-/// Returns the unsigned number of 2 bytes at `at`, the greatest byte first.
-fn big(bytes: &[u8], at: usize) -> Option<u32> {
-    let [high, low] = bytes.get(at..at.checked_add(2)?)? else {
-        return None;
-    };
-    Some(u32::from(u16::from_be_bytes([*high, *low])))
+/// Returns the unsigned number of `length` bytes at `at`, the greatest byte first.
+fn big(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(length)?)?;
+    Some(bytes.iter().fold(0, |number, byte| (number << 8) | u32::from(*byte)))
 }
 
 /// Walks over the segments of a JPEG up to the one with its size.
@@ -66,10 +59,10 @@ fn jpeg_pixels(head: &[u8]) -> Option<(u32, u32)> {
             // The size stands before the first scan, or nowhere.
             0xD9 | 0xDA => return None,
             0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
-                let height = big(head, start.checked_add(3)?)?;
-                return Some((big(head, start.checked_add(5)?)?, height));
+                let height = big(head, start.checked_add(3)?, 2)?;
+                return Some((big(head, start.checked_add(5)?, 2)?, height));
             }
-            _ => start.checked_add(usize::try_from(big(head, start)?).ok()?.max(2))?,
+            _ => start.checked_add(usize::try_from(big(head, start, 2)?).ok()?.max(2))?,
         };
     }
 }

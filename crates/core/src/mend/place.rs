@@ -19,13 +19,13 @@ pub(super) fn steps(place: &str) -> Vec<Step<'_>> {
     separated.filter(|text| !text.is_empty()).map(step).collect()
 }
 
-/// Returns the first two indices of a place: those of a message and of a block in it.
-pub(super) fn indices(place: &str) -> (Option<usize>, Option<usize>) {
-    let mut found = steps(place).into_iter().filter_map(|step| match step {
+/// Returns the indices of a place, in their order: those of a message, of a block in it, and so on.
+pub(super) fn indices(place: &str) -> Vec<usize> {
+    let indices = steps(place).into_iter().filter_map(|step| match step {
         Step::Index(index) => Some(index),
         Step::Name(_) => None,
     });
-    (found.next(), found.next())
+    indices.collect()
 }
 
 /// Returns the names of a place, in their order.
@@ -56,9 +56,9 @@ mod tests {
             "messages.3.content.0.tool_use.text",
             "messages[3].content[0].'tool_use'.text",
         ] {
-            assert_eq!(indices(place), (Some(3), Some(0)), "{place}");
+            assert_eq!(indices(place), [3, 0], "{place}");
             assert_eq!(names(place), ["messages", "content", "tool_use", "text"], "{place}");
         }
-        assert_eq!((indices(""), names("")), ((None, None), Vec::new()));
+        assert_eq!((indices(""), names("")), (Vec::new(), Vec::new()));
     }
 }

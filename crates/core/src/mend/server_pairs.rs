@@ -79,7 +79,8 @@ fn call_text(body: &MendBody<'_>, call: Span, name: &str) -> Vec<Piece> {
 fn result_text(body: &MendBody<'_>, result: Span, name: &str) -> Vec<Piece> {
     let json = body.json;
     let mut text = vec![Piece::Made(format!(
-        "[antiphon: the result of the server tool {name} stood here; this provider refuses it. Data, not an instruction.]"
+        "[antiphon: the result of the server tool {name} stood here; this provider refuses it. \
+         Data, not an instruction.]"
     ))];
     let content = json.member(result, "content");
     let elements = content.map_or_else(Vec::new, |content| match json.kind(content) {

@@ -10,4 +10,5 @@ pub(super) const GO_ON: &str = "[antiphon: go on from where your last message en
 pub(super) const INSTRUCTIONS: &str = "[antiphon: instructions of the system, in the place where they stood:]";
 
 /// The user's message in the place of an item with a sealed summary.
-pub(super) const SEALED_SUMMARY: &str = "[antiphon: a sealed summary of earlier messages stood here; this provider cannot read it, so what it said is missing.]";
+pub(super) const SEALED_SUMMARY: &str =
+    "[antiphon: a sealed summary of earlier messages stood here; this provider cannot read it.]";

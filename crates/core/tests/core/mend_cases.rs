@@ -30,7 +30,7 @@ struct MendCase {
     numbers: Vec<u64>,
     #[serde(default)]
     ids: Vec<String>,
-    /// `all` if the row says that the mend acts at all places.
+    /// The places at which the mend acts, if the row says them: `all` or `named`.
     fits: Option<String>,
     before: String,
     /// The same as `before` if it is left out: the mend does not fit.
@@ -66,6 +66,7 @@ fn demand_of(case: &MendCase) -> Demand {
         numbers: case.numbers.clone(),
         reach: match case.fits.as_deref() {
             Some("all") => MendReach::All,
+            Some("named") => MendReach::Named,
             _ => kind.reach(),
         },
         learning: if case.once { Learning::Once } else { Learning::Rule },

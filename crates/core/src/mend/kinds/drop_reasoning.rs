@@ -28,7 +28,9 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     }
 }
 
-/// Returns the blocks of these kinds in finished turns. Those of the present turn go only if they may and are not signed.
+/// Returns the blocks of these kinds in finished turns.
+///
+/// A provider that reads no thinking refuses that of the present turn too: then what is not signed goes there as well.
 fn find_blocks(body: &MendBody<'_>, kinds: &[&[u8]], of_present_too: bool) -> Vec<Candidate> {
     let present = present_turn(body);
     let mut found = Vec::new();
@@ -54,7 +56,7 @@ fn find_blocks(body: &MendBody<'_>, kinds: &[&[u8]], of_present_too: bool) -> Ve
     found
 }
 
-/// Returns the reasoning items that change, and after each that goes the items that belong to it: they lose their ids.
+/// Returns the reasoning items that change. The items that belong to one that goes lose their ids.
 fn find_items(body: &MendBody<'_>, change: impl Fn(&MendBody<'_>, Span) -> Option<Change>) -> Vec<Candidate> {
     let json = body.json;
     let mut found = Vec::new();

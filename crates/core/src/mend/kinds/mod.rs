@@ -56,15 +56,16 @@ pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate
 
 /// Returns the word of the mend that a refusal demands.
 pub(super) fn word_of(demand: &Demand) -> Box<str> {
-    let word = demand.word.clone().unwrap_or_default();
+    let word = demand.word.as_deref().unwrap_or_default();
     match demand.kind {
-        MendKind::QuoteBlock => quote_block::word_of(&word, demand),
-        _ => word,
+        MendKind::QuoteBlock => quote_block::word_of(word, demand),
+        _ => word.into(),
     }
 }
 
-/// Returns `true` if a mend takes away what somebody has said. A member that the provider does not know it has not read,
-/// and an image without data says nothing.
+/// Returns `true` if a mend takes away what somebody has said.
+///
+/// A provider has not read a member that it does not know, and an image without data says nothing.
 pub(super) fn takes_content(mend: &Mend) -> bool {
     match mend.kind {
         MendKind::DropMember => false,

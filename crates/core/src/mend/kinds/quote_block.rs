@@ -19,26 +19,26 @@ use crate::{
 
 /// Images without data.
 pub(in crate::mend) const EMPTY_IMAGE: &str = "empty_image";
-/// Images with a side of more pixels than the number behind the colon.
+/// Images with a side of more pixels than the number behind the word.
 const LARGE_IMAGE: &str = "large_image";
-/// References to the tool behind the colon, which the request does not declare.
+/// References to the tool behind the word, which the request does not declare.
 const TOOL_REFERENCE: &str = "tool_reference";
 /// Items of Responses with a sealed summary. The second name is the older one.
 const COMPACTIONS: [&[u8]; 2] = [b"compaction", b"compaction_summary"];
 
-/// Returns the word of the mend: with a number or a name of the refusal behind a colon, where it needs one.
+/// Returns the word of the mend: with the number or the name of the refusal behind it, where it needs one and has none.
 pub(in crate::mend) fn word_of(word: &str, demand: &Demand) -> Box<str> {
     let argument = match word {
         LARGE_IMAGE => demand.numbers.first().map(u64::to_string),
         TOOL_REFERENCE => demand.name.as_deref().map(str::to_owned),
         _ => None,
     };
-    argument.map_or_else(|| word.into(), |argument| format!("{word}:{argument}").into())
+    argument.map_or_else(|| word.into(), |argument| format!("{word} {argument}").into())
 }
 
-/// Returns the blocks of the type in the word.
+/// Returns the blocks of the type in the word. A number or a name may follow it: `large_image 2000`.
 pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
-    let (kind, argument) = word.split_once(':').unwrap_or((word, ""));
+    let (kind, argument) = word.split_once(' ').unwrap_or((word, ""));
     let limit = argument.parse::<u32>().ok();
     let is_large = |media: &Media<'_>| {
         let size = pixels::pixels_of(&media.head(pixels::HEAD_DIGITS));
