@@ -180,8 +180,6 @@ enum RowArgument {
     Word(Box<str>),
     /// The text of a variable, by its name.
     Variable(Slot),
-    /// The word, a blank, and the text of a variable: `large_image 2000`.
-    WordWith(Box<str>, Slot),
 }
 
 /// A variable whose text a mend needs.
@@ -190,26 +188,6 @@ pub(super) enum Slot {
     Member,
     Name,
     Number,
-}
-
-impl RowArgument {
-    /// Parses a word, a variable, or both. `None` if it is neither.
-    fn parse(text: &str) -> Option<Self> {
-        let slot = |text: &str| match text {
-            "<member>" => Some(Slot::Member),
-            "<name>" => Some(Slot::Name),
-            "<number>" => Some(Slot::Number),
-            _ => None,
-        };
-        let is_word = |text: &str| !text.is_empty() && !text.contains(['<', ' ']);
-        match text.split_once(' ') {
-            None if text.is_empty() => Some(Self::Nothing),
-            None if is_word(text) => Some(Self::Word(text.into())),
-            None => slot(text).map(Self::Variable),
-            Some((word, variable)) if is_word(word) => Some(Self::WordWith(word.into(), slot(variable)?)),
-            Some(_) => None,
-        }
-    }
 }
 
 /// The mend of a row.
@@ -243,7 +221,14 @@ impl RowMend {
         };
         let (name, argument) = texts.mend.split_once(' ').unwrap_or((texts.mend, ""));
         let kind = MendKind::from_name(name).ok_or_else(|| unknown(texts.mend))?;
-        let argument = RowArgument::parse(argument).ok_or_else(|| unknown(texts.mend))?;
+        let argument = match argument {
+            "" => RowArgument::Nothing,
+            "<member>" => RowArgument::Variable(Slot::Member),
+            "<name>" => RowArgument::Variable(Slot::Name),
+            "<number>" => RowArgument::Variable(Slot::Number),
+            word if !word.contains(['<', ' ']) => RowArgument::Word(word.into()),
+            _ => return Err(unknown(texts.mend)),
+        };
         let reach = match texts.fits {
             None => kind.reach(),
             Some("all") => MendReach::All,
@@ -270,8 +255,9 @@ impl RowMend {
         let word = match &self.argument {
             RowArgument::Nothing => None,
             RowArgument::Word(word) => Some(word.clone()),
-            RowArgument::Variable(slot) => Some(slots.text(*slot)?),
-            RowArgument::WordWith(word, slot) => Some(format!("{word} {}", slots.text(*slot)?).into()),
+            RowArgument::Variable(Slot::Member) => Some(slots.member.clone()?),
+            RowArgument::Variable(Slot::Name) => Some(slots.name.clone()?),
+            RowArgument::Variable(Slot::Number) => Some(slots.numbers.first()?.to_string().into()),
         };
         Some(Demand {
             row: row.into(),
@@ -296,17 +282,6 @@ pub(super) struct Slots {
     pub(super) numbers: Vec<u64>,
 }
 
-impl Slots {
-    /// Returns the text of a variable. `None` if the text has none.
-    fn text(&self, slot: Slot) -> Option<Box<str>> {
-        match slot {
-            Slot::Member => self.member.clone(),
-            Slot::Name => self.name.clone(),
-            Slot::Number => self.numbers.first().map(|number| number.to_string().into()),
-        }
-    }
-}
-
 /// A demand of a server, as its refusal says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
@@ -314,8 +289,7 @@ pub struct Demand {
     pub row: Box<str>,
     /// The change that meets it.
     pub kind: MendKind,
-    /// The argument of the mend: a type, a role, a member, or a number in decimal digits. A number or name may follow a type
-    /// after a blank. `None` if it has none.
+    /// The argument of the mend: a type, a role, a member, or a number in decimal digits. `None` if it has none.
     pub word: Option<Box<str>>,
     /// The place in the body, as the provider counts it: `messages.3.content.0`. Providers count after their own
     /// translation, so that it is a hint. `None` if the text names none.
