@@ -37,6 +37,7 @@ mod refusal_texts;
 mod repair_evidence;
 mod repair_policy;
 mod repair_properties;
+mod row_mends;
 mod scanned_once;
 mod scanner;
 mod server_rule_cases;
