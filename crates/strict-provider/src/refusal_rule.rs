@@ -44,7 +44,7 @@ impl RefusalRule {
 /// | `empty PATH` | a value at the path is an empty text, list or object |
 /// | `type PATH KIND` | a value at the path is a `null`, `text`, `list` or `object` |
 /// | `untrimmed PATH` | a text at the path ends with a blank |
-/// | `more_than NUMBER PATH` | the path leads to more values than that |
+/// | `more_than PATH NUMBER` | the path leads to more values than that |
 ///
 /// A path is a list of members with dots between them: `messages[role=assistant].content[type=thinking]`. `[*]` stands
 /// for every element of a list, `[-1]` for the last one, `[1-]` for every one but the first, `[NAME=TEXT]` for those with
@@ -98,14 +98,7 @@ impl RefusalCondition {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let mut next = || words.next().map(str::to_owned);
-        let verb = next().unwrap_or_default();
-        let limit = match verb.as_str() {
-            "more_than" => next()
-                .and_then(|number| number.parse().ok())
-                .ok_or("a number is needed")?,
-            _ => 0,
-        };
-        let path = next().ok_or("a condition needs a path")?;
+        let (verb, path) = (next().unwrap_or_default(), next().ok_or("a condition needs a path")?);
         let verb = match verb.as_str() {
             "present" => Verb::Present,
             "none" => Verb::None,
@@ -129,7 +122,10 @@ impl RefusalCondition {
                 Verb::Type(ValueKind::parse(&kind).ok_or_else(|| format!("unknown kind: {kind}"))?)
             }
             "untrimmed" => Verb::Untrimmed,
-            "more_than" => Verb::MoreThan(limit),
+            "more_than" => {
+                let number = next().and_then(|number| number.parse().ok());
+                Verb::MoreThan(number.ok_or("a number is needed")?)
+            }
             other => return Err(format!("unknown condition: {other}")),
         };
         if let Some(rest) = words.next() {
@@ -307,7 +303,7 @@ mod tests {
             ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
             ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
             (
-                "more_than 1 m[x].x",
+                "more_than m[x].x 1",
                 r#"{"m":[{"x":1},{"x":2}]}"#,
                 r#"{"m":[{"x":1},{}]}"#,
             ),
@@ -315,7 +311,7 @@ mod tests {
             assert!(holds(condition, holding), "{condition}: {holding}");
             assert!(!holds(condition, breaking), "{condition}: {breaking}");
         }
-        for faulty in ["type m", "type m number", "more_than m", "more_than 1", "empty m a"] {
+        for faulty in ["type m", "type m number", "more_than m", "more_than m x", "empty m a"] {
             assert!(RefusalCondition::parse(faulty).is_err(), "{faulty}");
         }
     }

@@ -390,90 +390,93 @@ fn a_text_whose_repair_loses_something_is_the_whole_message() {
     }
 }
 
+/// Texts with the name of the mend that they demand, its argument, and the place that they name.
+const DEMANDS: &[(&str, &str, Option<&str>, Option<&str>)] = &[
+    (
+        "messages.1.content.0.tool_use.text: Extra inputs are not permitted",
+        "drop_member",
+        Some("text"),
+        Some("1.content.0.tool_use"),
+    ),
+    (
+        r#"{"loc":["body","messages",2,"assistant","reasoning_content"],"msg":"Extra inputs are not permitted"}"#,
+        "drop_member",
+        Some("reasoning_content"),
+        Some("2.assistant"),
+    ),
+    (
+        "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported",
+        "drop_member",
+        Some("reasoning_content"),
+        Some("1.assistant"),
+    ),
+    (
+        "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property \
+             'reasoning_content' is unsupported)]",
+        "drop_member",
+        Some("reasoning_content"),
+        Some("1"),
+    ),
+    (
+        "[ObjectParam] [input[1].namespace] [unknown_parameter] Unknown parameter: 'input[1].namespace'.",
+        "drop_member",
+        Some("namespace"),
+        Some("1]"),
+    ),
+    (
+        "Unknown parameter: 'input[1].content[0].logprobs'.",
+        "drop_member",
+        Some("logprobs"),
+        Some("1].content[0]"),
+    ),
+    (
+        r#"Invalid JSON payload received. Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field."#,
+        "drop_member",
+        Some("id"),
+        Some("1].parts[0].function_call"),
+    ),
+    (
+        "messages.2.content.0: tool reference 'DesignSync' not found in available tools",
+        "quote_block",
+        Some("tool_reference"),
+        Some("2.content.0"),
+    ),
+    (
+        "messages.2.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size \
+             for many-image requests: 2000 pixels",
+        "quote_block",
+        Some("large_image"),
+        Some("2.content.0.image.source.base64.data"),
+    ),
+    (
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        "limit_markers",
+        Some("4"),
+        None,
+    ),
+    (
+        r#"{"detail":[{"loc":["body","messages",1,"role"],"msg":"Input should be 'user' or 'assistant'"}]}"#,
+        "system_first",
+        None,
+        Some("1"),
+    ),
+    ("Could not process image", "quote_block", Some("broken_image"), None),
+    (
+        r#"{"detail":[{"loc":["body","context_management"],"msg":"Extra inputs are not permitted"}]}"#,
+        "drop_parameter",
+        Some("context_management"),
+        None,
+    ),
+];
+
 /// What mends need of the texts: the argument, and the place without its last step if that is the argument.
 #[test]
 fn demands_have_their_arguments_and_places() {
     let demand_of = |body: &str| TABLE.read(body.as_bytes()).and_then(|found| found.refusal.demand);
-    for (text, mend, word, place) in [
-        (
-            "messages.1.content.0.tool_use.text: Extra inputs are not permitted",
-            "drop_member",
-            Some("text"),
-            Some("1.content.0.tool_use"),
-        ),
-        (
-            r#"{"loc":["body","messages",2,"assistant","reasoning_content"],"msg":"Extra inputs are not permitted"}"#,
-            "drop_member",
-            Some("reasoning_content"),
-            Some("2.assistant"),
-        ),
-        (
-            "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported",
-            "drop_member",
-            Some("reasoning_content"),
-            Some("1.assistant"),
-        ),
-        (
-            "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property \
-             'reasoning_content' is unsupported)]",
-            "drop_member",
-            Some("reasoning_content"),
-            Some("1"),
-        ),
-        (
-            "[ObjectParam] [input[1].namespace] [unknown_parameter] Unknown parameter: 'input[1].namespace'.",
-            "drop_member",
-            Some("namespace"),
-            Some("1]"),
-        ),
-        (
-            "Unknown parameter: 'input[1].content[0].logprobs'.",
-            "drop_member",
-            Some("logprobs"),
-            Some("1].content[0]"),
-        ),
-        (
-            r#"Invalid JSON payload received. Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field."#,
-            "drop_member",
-            Some("id"),
-            Some("1].parts[0].function_call"),
-        ),
-        (
-            "messages.2.content.0: tool reference 'DesignSync' not found in available tools",
-            "quote_block",
-            Some("tool_reference"),
-            Some("2.content.0"),
-        ),
-        (
-            "messages.2.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size \
-             for many-image requests: 2000 pixels",
-            "quote_block",
-            Some("large_image"),
-            Some("2.content.0.image.source.base64.data"),
-        ),
-        (
-            "A maximum of 4 blocks with cache_control may be provided. Found 5.",
-            "limit_markers",
-            Some("4"),
-            None,
-        ),
-        (
-            r#"{"detail":[{"loc":["body","messages",1,"role"],"msg":"Input should be 'user' or 'assistant'"}]}"#,
-            "system_first",
-            None,
-            Some("1"),
-        ),
-        ("Could not process image", "quote_block", Some("broken_image"), None),
-        (
-            r#"{"detail":[{"loc":["body","context_management"],"msg":"Extra inputs are not permitted"}]}"#,
-            "drop_parameter",
-            Some("context_management"),
-            None,
-        ),
-    ] {
+    for (text, mend, word, place) in DEMANDS {
         let demand = demand_of(text).unwrap_or_else(|| panic!("{text}"));
         let read = (demand.kind.name(), demand.word.as_deref(), demand.place.as_deref());
-        assert_eq!(read, (mend, word, place), "{text}");
+        assert_eq!(read, (*mend, *word, *place), "{text}");
     }
     // What a mend takes from the text besides its argument.
     let demand = demand_of("Tool reference 'DesignSync' not found in available tools").unwrap();
