@@ -11,6 +11,7 @@ mod body;
 mod call_order;
 mod candidate;
 mod kinds;
+mod marked_block;
 mod media;
 mod mend_list;
 mod pixels;

@@ -9,7 +9,7 @@ mod limit_markers;
 mod lone_surrogates;
 mod lower_max_tokens;
 mod media_type;
-pub(super) mod quote_block;
+mod quote_block;
 mod thinking_off;
 
 use super::{body::MendBody, candidate::Candidate, mend_list::Mend};
