@@ -14,6 +14,7 @@ mod candidate;
 mod carried;
 mod join_contents;
 mod kinds;
+mod marked_block;
 mod media;
 mod mend_list;
 mod pixels;

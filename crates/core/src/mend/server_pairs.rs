@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     body::MendBody,
     candidate::{BlockPlace, Candidate},
-    kinds::quote_block::{candidate, quote},
+    marked_block::{candidate, quote},
 };
 use crate::{
     conversation::Text,

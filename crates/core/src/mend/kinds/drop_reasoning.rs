@@ -12,6 +12,8 @@ use crate::{
     work,
 };
 
+/// The class of blocks of thinking: a provider that refuses one kind refuses the other.
+const THINKING: &str = "thinking";
 /// The class of reasoning items, and of the items that follow them: their ids go with the reasoning.
 const REASONING: &str = "reasoning";
 /// Items that are nothing without their id.
@@ -44,11 +46,10 @@ fn find_blocks(body: &MendBody<'_>, kinds: &[&[u8]], of_present_too: bool) -> Ve
             let is_finished = blocks.message < present;
             let is_free = || of_present_too && body.json.member(block.span, "signature").is_none();
             if kinds.contains(&&*block.kind) && (is_finished || is_free()) {
-                let class = String::from_utf8_lossy(&block.kind);
                 let place = BlockPlace { list, at };
                 found.push(Candidate {
                     hash: Some(body.hash_of(block.span)),
-                    ..Candidate::of_block(blocks.message, place, &class, Change::Remove)
+                    ..Candidate::of_block(blocks.message, place, THINKING, Change::Remove)
                 });
             }
         }

@@ -13,7 +13,7 @@ mod lower_max_tokens;
 mod media_type;
 mod merge_neighbours;
 mod name_results;
-pub(super) mod quote_block;
+mod quote_block;
 mod rename_role;
 mod system_first;
 mod text_content;

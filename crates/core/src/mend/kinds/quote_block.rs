@@ -1,24 +1,20 @@
 //! A block that a provider refuses becomes marked text, which says what stood there.
 
 use crate::{
-    conversation::Role,
     mend::{
         body::MendBody,
         candidate::{BlockPlace, Candidate, Change},
+        marked_block::{candidate, quote},
         media::{self, Media, MediaKind},
         pixels, server_pairs, texts,
     },
-    splice::{Edit, Piece, Span},
-    wire::{
-        Demand, HistoryShape,
-        json::{self, JsonKind},
-        quote::mark_label,
-    },
+    splice::{Edit, Piece},
+    wire::{Demand, HistoryShape, quote::mark_label},
     work,
 };
 
 /// Images without data.
-pub(in crate::mend) const EMPTY_IMAGE: &str = "empty_image";
+pub(super) const EMPTY_IMAGE: &str = "empty_image";
 /// Images with a side of more pixels than the number behind the word.
 const LARGE_IMAGE: &str = "large_image";
 /// References to the tool behind the word, which the request does not declare.
@@ -27,7 +23,7 @@ const TOOL_REFERENCE: &str = "tool_reference";
 const COMPACTIONS: [&[u8]; 2] = [b"compaction", b"compaction_summary"];
 
 /// Returns the word of the mend: with the number or the name of the refusal behind it, where it needs one and has none.
-pub(in crate::mend) fn word_of(word: &str, demand: &Demand) -> Box<str> {
+pub(super) fn word_of(word: &str, demand: &Demand) -> Box<str> {
     let argument = match word {
         LARGE_IMAGE => demand.numbers.first().map(u64::to_string),
         TOOL_REFERENCE => demand.name.as_deref().map(str::to_owned),
@@ -125,33 +121,4 @@ fn find_compactions(body: &MendBody<'_>) -> Vec<Candidate> {
             }
         })
         .collect()
-}
-
-/// Returns the candidate that is a block, with edits that may go beyond it.
-pub(in crate::mend) fn candidate(body: &MendBody<'_>, place: BlockPlace, edits: Vec<Edit>) -> Candidate {
-    let list = body.lists.get(place.list);
-    let block = list.and_then(|list| list.blocks.get(place.at));
-    let class = block
-        .map(|block| String::from_utf8_lossy(&block.kind))
-        .unwrap_or_default();
-    let message = list.map_or(0, |list| list.message);
-    Candidate {
-        hash: block.map(|block| body.hash_of(block.span)),
-        ..Candidate::of_block(message, place, &class, Change::Edit(edits))
-    }
-}
-
-/// Writes a text in the place of a block. `inside` is the inside of its string.
-pub(in crate::mend) fn quote(body: &MendBody<'_>, message: usize, block: Span, inside: Vec<Piece>) -> Edit {
-    let author = body.messages.get(message).map_or(Role::User, |message| message.author);
-    let mut string = json::enclose("\"", inside, "\"");
-    // A cache marker stays: without it the provider would forget the prefix up to here.
-    let marker = body.json.member(block, "cache_control");
-    if let Some(marker) = marker.filter(|marker| body.json.kind(*marker) == JsonKind::Object) {
-        string.extend([Piece::Constant(r#","cache_control":"#), Piece::Original(marker)]);
-    }
-    Edit {
-        span: block,
-        pieces: body.text_block(author, string),
-    }
 }
