@@ -121,7 +121,7 @@ pub fn meet_demand(
                 found.retain(|candidate| candidate.message >= read.newest);
             }
             // Which of several it is, nobody can tell.
-            found.truncate(if found.len() == 1 { 1 } else { 0 });
+            found.truncate(usize::from(found.len() == 1));
         }
         let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
         let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
