@@ -122,7 +122,7 @@ pub fn meet_demand(
                 found.retain(|candidate| candidate.message >= read.newest);
             }
             // Which of several it is, nobody can tell.
-            found.truncate(if found.len() == 1 { 1 } else { 0 });
+            found.truncate(usize::from(found.len() == 1));
         }
         let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
         let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
@@ -213,7 +213,17 @@ fn edits_of(body: &MendBody<'_>, chosen: Vec<Candidate>) -> Vec<Edit> {
             .get(list.message)
             .map_or(Role::User, |message| message.author);
         let spans: Vec<_> = list.blocks.iter().map(|block| block.span).collect();
-        let kept = (0..spans.len()).filter(|at| !gone.contains(at));
+        let mut stays = vec![true; spans.len()];
+        work::count(spans.len().saturating_add(gone.len()));
+        for at in gone {
+            if let Some(stays) = stays.get_mut(at) {
+                *stays = false;
+            }
+        }
+        let kept = stays
+            .into_iter()
+            .enumerate()
+            .filter_map(|(at, stays)| stays.then_some(at));
         let mut wanted: Vec<ListElement> = kept.map(|at| ListElement::Kept(at, Vec::new())).collect();
         if wanted.is_empty() {
             wanted.push(ListElement::New(body.constant_block(author, texts::EMPTY)));

@@ -249,14 +249,12 @@ impl<'b> MendBody<'b> {
 /// Returns the author of a message with this role, or of an item of this kind.
 fn author_of(shape: HistoryShape, role: &[u8], kind: &[u8]) -> Role {
     match (shape, role) {
-        (_, b"user") => Role::User,
-        (_, b"assistant" | b"model") => Role::Assistant,
         (_, b"tool" | b"function") => Role::Tool,
         (HistoryShape::Items, b"") if kind.ends_with(b"_output") => Role::Tool,
-        // Calls and reasoning are the model's.
-        (HistoryShape::Items, b"") => Role::Assistant,
         // Gemini reads a content without a role as the user's.
-        (HistoryShape::Contents, b"") => Role::User,
+        (_, b"user") | (HistoryShape::Contents, b"") => Role::User,
+        // Calls and reasoning are the model's.
+        (_, b"assistant" | b"model") | (HistoryShape::Items, b"") => Role::Assistant,
         (HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents, _) => Role::System,
     }
 }

@@ -135,3 +135,52 @@ fn no_mend_changes_a_body_that_it_does_not_fit() {
         }
     }
 }
+
+/// Returns the body with each message, and each block of it, so many times. `None` if it has no list of messages.
+#[cfg(debug_assertions)]
+fn repeated(body: &str, messages: usize, blocks: usize) -> Option<Bytes> {
+    use serde_json::Value;
+    let repeat = |list: &mut Vec<Value>, times: usize| {
+        let once = list.clone();
+        *list = std::iter::repeat_n(once, times).flatten().collect();
+    };
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    let key = ["messages", "input", "contents"]
+        .into_iter()
+        .find(|key| body[key].is_array())?;
+    let history = body[key].as_array_mut()?;
+    for message in history.iter_mut() {
+        for content in ["content", "parts", "output"] {
+            if let Some(list) = message[content].as_array_mut() {
+                repeat(list, blocks);
+            }
+        }
+    }
+    repeat(history, messages);
+    Some(body.to_string().into())
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn the_steps_of_a_mend_grow_with_the_body() {
+    let none = |_: &[u8; 32]| false;
+    for case in cases() {
+        let (wire, demand): (Wire, _) = (case.wire.parse().unwrap(), demand_of(&case));
+        let demand = Demand {
+            reach: MendReach::All,
+            place: None,
+            ..demand
+        };
+        let steps = |messages, blocks| {
+            let body = repeated(&case.before, messages, blocks)?;
+            let mended = antiphon_core::work::measure(|| meet_demand(&body, wire, &demand, &case.ids, &none));
+            Some(mended.0)
+        };
+        for (small, large) in [((8, 1), (64, 1)), ((1, 8), (1, 64))] {
+            let (Some(small), Some(large)) = (steps(small.0, small.1), steps(large.0, large.1)) else {
+                continue;
+            };
+            assert!(large <= small * 12 + 4_000, "{}: {small}, {large}", case.name);
+        }
+    }
+}
