@@ -193,7 +193,7 @@ impl BodyPlanner<'_> {
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, plain))?;
         let mut report = std::mem::take(&mut plan.report);
-        let (mends, payload) = self.mend(&repaired, &planned.context, before.scope, &mut report);
+        let (mends, mended) = self.mend(&repaired, &planned.context, before.scope, &mut report);
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
@@ -203,8 +203,10 @@ impl BodyPlanner<'_> {
             pins.awaited_calls = before.results.awaited_calls(|| paired.all_calls());
         }
         // Without any edit the client's own bytes are sent, compressed as they were.
-        if !payload.is_original() || !texts.placed.is_empty() || unfilled.is_some() {
-            planned.replace_payload(Payload::InMemory(payload));
+        let is_edited = !repaired.is_original() || !texts.placed.is_empty() || unfilled.is_some();
+        if is_edited || mended.is_some() {
+            let body = mended.unwrap_or_else(|| repaired.clone());
+            planned.replace_payload(Payload::InMemory(body));
             planned.is_decoded = self.received.coding != ContentCoding::Identity;
         }
         planned.repair_memory = self.count_repair(plain, &repaired);
@@ -230,16 +232,16 @@ impl BodyPlanner<'_> {
         Ok(report)
     }
 
-    /// Makes the mends that refusals have taught in a repaired body. Returns them with the bytes to send.
+    /// Makes the mends that refusals have taught in a repaired body. Returns them with the mended bytes, or `None` if none fits.
     fn mend(
         &self,
         repaired: &Segments,
         context: &RequestContext,
         recall: RecallScope,
         report: &mut RepairReport,
-    ) -> (BodyMends, Segments) {
+    ) -> (BodyMends, Option<Segments>) {
         if self.is_strict {
-            return (BodyMends::default(), repaired.clone());
+            return (BodyMends::default(), None);
         }
         let reader = self.reader;
         let scope = FactScope {
@@ -247,11 +249,10 @@ impl BodyPlanner<'_> {
             caller: context.caller,
         };
         let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), recall.lane);
-        let made = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope));
-        let Some(mended) = made else {
-            return (mends, repaired.clone());
-        };
-        mends::add_to_report(&mended, report);
-        (mends, Segments::whole(self.count_copy(mended.body)))
+        let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope)).map(|mended| {
+            mends::add_to_report(&mended, report);
+            Segments::whole(self.count_copy(mended.body))
+        });
+        (mends, mended)
     }
 }

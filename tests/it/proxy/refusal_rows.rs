@@ -58,7 +58,7 @@ async fn a_row_repairs_what_its_server_refuses() {
             continue;
         }
         let (status, statuses, last) = ask("one", &repair.before).await;
-        assert!(status == 200 && statuses.len() <= 2, "{name}: {statuses:?}");
+        assert!(status == 200 && statuses.len() <= 2, "{name}: {statuses:?}\n{last}");
         assert_eq!(last, repair.after, "{name}, again");
         assert_eq!(
             ask("two", &repair.before).await,
