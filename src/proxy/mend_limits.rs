@@ -43,11 +43,19 @@ pub(super) struct MendLimits {
     /// The vain mends of each row, by caller and server.
     vain: DigestCache<FactKey, u32>,
     /// Mends of a conversation that its server has accepted in part: it has named another fault after them.
-    unproven: DigestCache<FactKey, Arc<[Mend]>>,
+    unproven: DigestCache<FactKey, Arc<UnprovenMends>>,
     /// `true` once there are such mends. In most processes there are none.
     has_unproven: AtomicBool,
     /// Blocks that users have written newly and whose refusal their client has seen, each with the digest of that body.
     told_blocks: DigestCache<FactKey, [u8; 32]>,
+}
+
+/// Mends that no success has proven.
+#[derive(Debug)]
+pub(super) struct UnprovenMends {
+    pub(super) mends: Vec<Mend>,
+    /// The blocks that they have mended.
+    pub(super) blocks: Vec<BlockHash>,
 }
 
 impl MendLimits {
@@ -93,13 +101,13 @@ impl MendLimits {
     }
 
     /// Keeps the mends of a conversation, of which the server has accepted none yet because it has named another fault.
-    pub(super) fn keep_unproven(&self, scope: FactScope, lane: LaneId, mends: &[Mend]) {
+    pub(super) fn keep_unproven(&self, scope: FactScope, lane: LaneId, mends: UnprovenMends) {
         self.has_unproven.store(true, Ordering::Relaxed);
-        self.unproven.insert(&scope.lane_key(lane.as_bytes()), mends.into());
+        self.unproven.insert(&scope.lane_key(lane.as_bytes()), Arc::new(mends));
     }
 
     /// Returns the unproven mends of a conversation.
-    pub(super) fn unproven(&self, scope: FactScope, lane: LaneId) -> Option<Arc<[Mend]>> {
+    pub(super) fn unproven(&self, scope: FactScope, lane: LaneId) -> Option<Arc<UnprovenMends>> {
         // Without any the key need not be hashed.
         let has_any = self.has_unproven.load(Ordering::Relaxed);
         has_any.then(|| self.unproven.get(&scope.lane_key(lane.as_bytes())))?

@@ -1,15 +1,21 @@
 //! The mends of one body: those that refusals have taught before, and those of its own exchange.
 
 use bytes::Bytes;
+use http::HeaderMap;
 
-use super::{data_path::DataPath, fact_scope::FactScope};
+use super::{
+    betas::{has_beta, remove_beta},
+    data_path::DataPath,
+    fact_scope::FactScope,
+    mend_limits::UnprovenMends,
+};
 use crate::{
     mend::{BlockHash, MENDS_MAX, Mend, Mended, action_of, mend_body},
     recall::{KeyedFact, LearnedFact},
-    repair::RepairReport,
+    repair::{Action, RepairReport},
     session::LaneId,
     splice::Segments,
-    wire::{Learning, Wire},
+    wire::{Learning, MendKind, Wire},
 };
 
 /// The mends of one body.
@@ -39,8 +45,12 @@ impl BodyMends {
             ..Self::default()
         };
         if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane)) {
-            unproven.iter().for_each(|mend| mends.add_lasting(mend));
+            unproven.mends.iter().for_each(|mend| mends.add_lasting(mend));
+            mends.is_news |= !unproven.blocks.is_empty();
+            mends.blocks.clone_from(&unproven.blocks);
         }
+        // They may have been taught before a switch was turned off.
+        mends.lasting.retain(|mend| path.settings.policy.makes(mend.kind));
         mends
     }
 
@@ -49,9 +59,12 @@ impl BodyMends {
         self.lasting.is_empty() && self.once.is_empty()
     }
 
-    /// Returns those for every body.
-    pub(in crate::proxy) fn lasting(&self) -> &[Mend] {
-        &self.lasting
+    /// Returns those for every body, for as long as no success proves them.
+    pub(in crate::proxy) fn unproven(&self) -> UnprovenMends {
+        UnprovenMends {
+            mends: self.lasting.clone(),
+            blocks: self.blocks.clone(),
+        }
     }
 
     /// Returns no mends, in place of these.
@@ -67,6 +80,19 @@ impl BodyMends {
     /// Returns `true` if a block was mended because of a refusal of this exchange.
     pub(in crate::proxy) fn has_block(&self, block: &BlockHash) -> bool {
         self.blocks.contains(block)
+    }
+
+    /// Returns the betas that are left out of the request's header.
+    pub(in crate::proxy) fn betas(&self) -> impl Iterator<Item = &str> {
+        let of_header = self.lasting.iter().filter(|mend| mend.kind == MendKind::DropBeta);
+        of_header.map(|mend| &*mend.word)
+    }
+
+    /// Adds a beta that a refusal names.
+    pub(in crate::proxy) fn add_beta(&mut self, beta: &str) {
+        if let Some(mend) = Mend::new(MendKind::DropBeta, beta) {
+            self.add_lasting(&mend);
+        }
     }
 
     /// Adds what a refusal has demanded.
@@ -134,5 +160,19 @@ pub(in crate::proxy) fn add_to_report(mended: &Mended, report: &mut RepairReport
     for (mend, count) in &mended.made {
         let actions = report.actions.entry(action_of(mend.kind)).or_default();
         *actions = actions.saturating_add(*count);
+    }
+}
+
+/// Removes the betas that the server does not know from a request's headers.
+pub(in crate::proxy) fn leave_betas_out(mends: &BodyMends, headers: &mut HeaderMap) {
+    mends.betas().for_each(|beta| drop(remove_beta(headers, beta)));
+}
+
+/// Counts the betas that are left out of these headers in the report of a repair.
+pub(in crate::proxy) fn count_betas(mends: &BodyMends, headers: &HeaderMap, report: &mut RepairReport) {
+    let count = mends.betas().filter(|beta| has_beta(headers, beta)).count();
+    if count > 0 {
+        let actions = report.actions.entry(Action::LeaveOut).or_default();
+        *actions = actions.saturating_add(count);
     }
 }

@@ -3,6 +3,7 @@
 mod answer_note;
 mod attempt;
 mod attempt_reporter;
+mod betas;
 mod caller;
 mod catch_core_panic;
 mod client_body;

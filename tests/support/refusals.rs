@@ -119,9 +119,6 @@ pub const OTHERS: &[&str] = &[
     "messages: text content blocks must be non-empty",
     "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. \
      These blocks must remain as they were in the original response.",
-    "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is \
-     enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and \
-     `tool_result` blocks).",
     "When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.",
     "messages.1.content.0: Invalid `source` in `image` block",
     "Invalid 'messages[2].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array \

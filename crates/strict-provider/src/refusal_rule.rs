@@ -165,7 +165,11 @@ impl RefusalCondition {
                 let mut pairs = values.iter().zip(values.iter().skip(1));
                 pairs.any(|(one, other)| role(one, first) && role(other, second))
             }
-            Verb::Equals(text) => self.values(body).iter().any(|value| value.as_str() == Some(text)),
+            Verb::Equals(text) => self.values(body).iter().any(|value| match value {
+                Value::String(value) => value == text,
+                Value::Number(value) => value.to_string() == *text,
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+            }),
             Verb::Empty => self.values(body).iter().any(|value| match value {
                 Value::String(text) => text.is_empty(),
                 Value::Array(elements) => elements.is_empty(),

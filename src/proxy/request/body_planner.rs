@@ -249,6 +249,7 @@ impl BodyPlanner<'_> {
             caller: context.caller,
         };
         let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), recall.lane);
+        mends::count_betas(&mends, self.headers, report);
         let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope)).map(|mended| {
             mends::add_to_report(&mended, report);
             Segments::whole(self.count_copy(mended.body))

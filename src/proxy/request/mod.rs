@@ -49,7 +49,7 @@ use crate::{
     auth::Caller,
     conversation::Outline,
     provider::Route,
-    proxy::exchange_route::ExchangeRoute,
+    proxy::{exchange_route::ExchangeRoute, mends},
     recall::LedgerBudget,
     repair::{Action, Mode, RepairReport},
     server::ClientConnection,
@@ -198,6 +198,9 @@ async fn uninspected_payload(
 fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: Box<PlannedBody>) -> OutgoingRequest {
     if body.needs_binding_beta {
         add_binding_beta(&mut parts.headers);
+    }
+    if let Some(sent) = &body.sent_body {
+        mends::leave_betas_out(&sent.mends, &mut parts.headers);
     }
     // The client's coding no longer describes the body.
     if body.is_decoded {

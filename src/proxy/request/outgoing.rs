@@ -19,6 +19,7 @@ use crate::{
     clock,
     provider::{Upstream, decode_query},
     proxy::{
+        betas,
         client_body::{ClientBody, SegmentsBody},
         credential::{self, ApplyError},
         headers::is_signed,
@@ -28,8 +29,6 @@ use crate::{
     upstream::BoxedBody,
 };
 
-/// Header that enables betas of Anthropic's API.
-const BETA: &str = "anthropic-beta";
 /// Beta with the setting for bound thinking (Anthropic, "Preserved thinking", 2026-11).
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
@@ -158,9 +157,9 @@ pub(in crate::proxy) fn boxed_client_body(body: ClientBody) -> BoxedBody {
 /// Adds the beta header that the setting for bound thinking needs, unless the client has sent it.
 pub(in crate::proxy) fn add_binding_beta(headers: &mut HeaderMap) {
     let asks = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains(BINDING_BETA));
-    if !headers.get_all(BETA).iter().any(asks) {
+    if !headers.get_all(betas::HEADER).iter().any(asks) {
         // Appended, so that the client's own betas stay enabled.
-        headers.append(BETA, HeaderValue::from_static(BINDING_BETA));
+        headers.append(betas::HEADER, HeaderValue::from_static(BINDING_BETA));
     }
 }
 

@@ -12,12 +12,13 @@ use crate::{
 
 /// Reasons for a resend: the provider refused the pairing of the history or its signed thinking, missed a value, or has
 /// lost the response that the request continues from.
-const RESEND_REASONS: [&str; 7] = [
+const RESEND_REASONS: [&str; 8] = [
     "pairing",
     "binding",
     "continuity",
     "foreign",
     "dead_response",
+    "demand",
     "posted",
     "rule",
 ];

@@ -54,6 +54,7 @@ pub(crate) mod retries;
 mod retry_words;
 pub(crate) mod routes;
 mod scans;
+mod server_demands;
 pub(crate) mod sessions;
 pub(crate) mod shared_limits;
 pub(crate) mod smuggling;

@@ -201,6 +201,7 @@ fn refused_exchange<'s>(
         profile_left: attempts.former_profile.is_some(),
         history: attempts.history.as_deref_mut()?,
         body: &mut attempts.outgoing.body,
+        headers: &attempts.outgoing.headers,
         carried,
     })
 }

@@ -14,6 +14,7 @@ use crate::{
     recall::{AppendedText, KeyedFact},
     repair::{Action, Anchor, CallKey, RepairReport},
     splice::Segments,
+    wire::Refusal,
 };
 
 /// The repaired request of one resend.
@@ -38,8 +39,8 @@ pub(super) struct Proposal {
     pub(super) trial: Option<Trial>,
     /// The mends of the body from now on. `None` if they stay as they are.
     pub(super) mends: Option<BodyMends>,
-    /// The row of the refusal whose mend that is. `None` for every other change.
-    pub(super) row: Option<Box<str>>,
+    /// The refusal whose demand the change meets. `None` for every other change.
+    pub(super) met: Option<Refusal>,
 }
 
 /// The change that a resend makes to the body that was refused.
@@ -160,7 +161,7 @@ impl Proposal {
             is_fallback: false,
             trial: None,
             mends: None,
-            row: None,
+            met: None,
         }
     }
 

@@ -25,8 +25,10 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
         if let Some(mends) = proposal.mends.take() {
             history.base.sent.mends = mends;
         }
-        history.rows.extend(proposal.row.take());
+        history.met.extend(proposal.met.take());
         let sent = &history.base.sent;
+        mends::count_betas(&sent.mends, &attempts.outgoing.headers, &mut proposal.report);
+        mends::leave_betas_out(&sent.mends, &mut attempts.outgoing.headers);
         if let Some(mended) = sent
             .mends
             .make(&proposal.body, sent.wire, attempts.path, history.base.fact_scope())

@@ -1,5 +1,7 @@
 //! An exchange whose request was refused, as a recovery sees it.
 
+use http::HeaderMap;
+
 use super::{base::RecoveryContext, sent_history::SentHistory};
 use crate::proxy::{
     continuity::ReturnedValues, data_path::DataPath, exchange_route::ExchangeRoute, request::PlannedBody,
@@ -13,6 +15,8 @@ pub(super) struct RefusedExchange<'s> {
     pub(super) profile_left: bool,
     pub(super) history: &'s mut SentHistory,
     pub(super) body: &'s mut PlannedBody,
+    /// Headers of the request, as they were sent.
+    pub(super) headers: &'s HeaderMap,
     /// Values that the provider wants back, once they were looked up.
     pub(super) carried: Option<ReturnedValues>,
 }

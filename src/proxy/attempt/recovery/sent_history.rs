@@ -12,7 +12,7 @@ use crate::{
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
     splice::Segments,
-    wire::{Demand, Refusal},
+    wire::Refusal,
 };
 
 /// The history of a request that was sent, with the changes of its resends.
@@ -24,8 +24,8 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) steps: Vec<ResendStep>,
     /// The changes that were tried and have not helped.
     pub(super) failed_trials: Vec<ResendStep>,
-    /// The rows of refusals whose mends the body has.
-    pub(super) rows: Vec<Box<str>>,
+    /// The refusals whose demands the body meets.
+    pub(super) met: Vec<Refusal>,
 }
 
 impl SentHistory {
@@ -35,7 +35,7 @@ impl SentHistory {
             may_override: true,
             steps: Vec::new(),
             failed_trials: Vec::new(),
-            rows: Vec::new(),
+            met: Vec::new(),
             base: ResendBase::new(sent, server),
         }
     }
@@ -61,10 +61,9 @@ impl SentHistory {
     ///
     /// Without that, a body with more faults than there are sends would never be accepted.
     pub(super) fn keep_unproven(&self, path: &DataPath, last: Option<&Refusal>) {
-        let is_met = |demand: &Demand| self.rows.contains(&demand.row);
-        let is_news = last.is_some_and(|refusal| !refusal.demand.as_deref().is_some_and(is_met));
-        if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news && !self.rows.is_empty()) {
-            let mends = self.base.sent.mends.lasting();
+        let is_news = !self.met.is_empty() && last.is_some_and(|refusal| !self.met.contains(refusal));
+        if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news) {
+            let mends = self.base.sent.mends.unproven();
             let limits = &path.facts.mend_limits;
             limits.keep_unproven(self.base.fact_scope(), lane, mends);
         }

@@ -10,7 +10,8 @@ use crate::{
     clock,
     digest::digest_of,
     mend::{BlockHash, meet_demand},
-    proxy::mends::one_piece,
+    proxy::{betas::has_beta, mends::one_piece},
+    wire::{Demand, MendKind, Refusal},
 };
 
 /// The recovery from demands of servers. A body may have several faults, so it has no limit of its own.
@@ -35,12 +36,11 @@ impl Recovery for ServerDemands {
         let (path, history) = (exchange.path, &*exchange.history);
         let (base, scope) = (&history.base, history.base.fact_scope());
         let limits = &path.facts.mend_limits;
-        // The server has named this fault before, and the mend has not helped.
-        if history.rows.contains(&demand.row) {
-            limits.note_vain(scope, &demand.row);
-        }
         if limits.rests(scope, &demand.row) || !limits.take_resend(scope.caller.principal(), clock::now()) {
             return None;
+        }
+        if demand.kind == MendKind::DropBeta {
+            return leave_beta_out(refusal, demand, exchange);
         }
         let sent = one_piece(&history.finished(path, &base.sent.body));
         let digest = digest_of([&sent[..]]);
@@ -64,8 +64,26 @@ impl Recovery for ServerDemands {
         let proposal = exchange.history.base.plan_resend(context, ResendStep::Mended)?;
         Some(Proposal {
             mends: Some(mends),
-            row: Some(demand.row.clone()),
+            met: Some(refusal.clone()),
             ..proposal
         })
     }
+}
+
+/// Proposes the same body without a beta in the request's header.
+fn leave_beta_out(refusal: &Refusal, demand: &Demand, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+    let beta = demand.word.as_deref()?;
+    if !has_beta(exchange.headers, beta) {
+        return None;
+    }
+    let context = exchange.context();
+    let base = &exchange.history.base;
+    let mut mends = base.sent.mends.clone();
+    mends.add_beta(beta);
+    let proposal = base.plan_resend(context, ResendStep::Mended)?;
+    Some(Proposal {
+        mends: Some(mends),
+        met: Some(refusal.clone()),
+        ..proposal
+    })
 }

@@ -12,6 +12,15 @@ use crate::{
 /// The smallest limit that is worth a request.
 const LEAST: u64 = 1_024;
 
+/// Returns the word of the mend: what input and limit leave of the model's context. Anthropic names the three in this order:
+/// input, `max_tokens`, context.
+pub(in crate::mend) fn word_of(numbers: &[u64]) -> Box<str> {
+    match numbers {
+        [input, _, context, ..] => context.saturating_sub(*input).to_string().into(),
+        _ => Box::default(),
+    }
+}
+
 /// Returns the limits above the number in the word. It must leave room for an answer behind the thinking.
 pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     let keys: &[&str] = match body.wire.format.history() {

@@ -59,6 +59,7 @@ pub(super) fn word_of(demand: &Demand) -> Box<str> {
     let word = demand.word.as_deref().unwrap_or_default();
     match demand.kind {
         MendKind::QuoteBlock => quote_block::word_of(word, demand),
+        MendKind::LowerMaxTokens if word.is_empty() => lower_max_tokens::word_of(&demand.numbers),
         _ => word.into(),
     }
 }

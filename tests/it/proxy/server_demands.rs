@@ -1,0 +1,249 @@
+//! Demands of servers through the proxy: what one has taught holds for its caller, over a restart, until the server forgets it.
+
+use std::sync::Arc;
+
+use antiphon::{provider::ProviderKind, wire::MendKind};
+use serde_json::{Value, json};
+use strict_provider::refusal_rule::{RefusalCondition, RefusalRule};
+
+use crate::{
+    proxy::refusal_resends::second_repairs,
+    support::{
+        app::{App, Builder, before, post_with},
+        kept::durable,
+        provider::{Provider, Reply, Settings},
+    },
+};
+
+const CHAT: &str = "/x/v1/chat/completions";
+const MESSAGES: &str = "/x/v1/messages";
+const NO_DEVELOPER: (&str, &str) = (
+    "developer is not one of ['system', 'assistant', 'user', 'tool', 'function']",
+    "present messages[role=developer]",
+);
+const NO_NEIGHBOURS: (&str, &str) = (
+    "Conversation roles must alternate user/assistant/user/assistant/...",
+    "neighbours messages[*] user user",
+);
+const NO_REASONING: (&str, &str) = (
+    "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported",
+    "present messages[*].reasoning_content",
+);
+const NO_IMAGE: (&str, &str) = ("Could not process image", "present messages[*].content[type=image]");
+
+/// Starts a server that refuses bodies in these words under these conditions.
+async fn server(rules: &[(&str, &str)]) -> Provider {
+    let rule = |(text, refused_if): &(&str, &str)| RefusalRule {
+        status: 400,
+        text: (*text).to_owned(),
+        refused_if: RefusalCondition::parse(refused_if).unwrap(),
+    };
+    Provider::with_settings(Settings {
+        refusal_rules: rules.iter().map(rule).collect(),
+        ..Settings::default()
+    })
+    .await
+}
+
+async fn start(provider: &Provider, change: impl FnOnce(&mut Builder)) -> App {
+    let one = |builder: &mut Builder| {
+        builder.upstreams.truncate(1);
+        builder.upstreams[0].name.replace_range(.., "x");
+        builder.upstreams[0].kind = ProviderKind::Compatible;
+        change(builder);
+    };
+    before(provider.address()).with(one).start().await
+}
+
+/// Sends a body. Returns the status of the answer, and those of the sends.
+async fn ask(app: &App, provider: &Provider, path: &str, key: &str, body: &Value) -> (u16, Vec<u16>) {
+    let sent = provider.seen().len();
+    let key = format!("Bearer {key}");
+    let fields = [
+        ("authorization", key.as_str()),
+        ("content-type", "application/json"),
+        ("x-antiphon-session", "one"),
+    ];
+    let got = app.ask(post_with(path, &fields, body.to_string().as_bytes())).await;
+    let seen = provider.seen();
+    (
+        got.status(),
+        seen[sent..].iter().map(|seen| seen.status.as_u16()).collect(),
+    )
+}
+
+fn last(provider: &Provider) -> Value {
+    serde_json::from_slice(&provider.seen().last().unwrap().body).unwrap()
+}
+
+fn developer() -> Value {
+    json!({"model": "m", "messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]})
+}
+
+#[tokio::test]
+async fn a_mend_is_remembered_for_its_caller_over_a_restart() {
+    let (provider, kept) = (server(&[NO_DEVELOPER]).await, durable());
+    let over = |builder: &mut Builder| builder.ledger = Arc::clone(&kept);
+    let mut app = start(&provider, over).await;
+    assert_eq!(
+        ask(&app, &provider, CHAT, "one", &developer()).await,
+        (200, vec![400, 200])
+    );
+    assert_eq!(second_repairs(&app, "demand"), "1");
+    for restarts in [false, true] {
+        if restarts {
+            app.running.drain().await;
+            app = start(&provider, over).await;
+        }
+        assert_eq!(
+            ask(&app, &provider, CHAT, "one", &developer()).await,
+            (200, vec![200]),
+            "{restarts}"
+        );
+        assert_eq!(last(&provider)["messages"][0]["role"], "system");
+    }
+    assert_eq!(
+        ask(&app, &provider, CHAT, "two", &developer()).await,
+        (200, vec![400, 200])
+    );
+    // Another model is another server's business.
+    let mut other = developer();
+    other["model"] = "n".into();
+    assert_eq!(ask(&app, &provider, CHAT, "one", &other).await, (200, vec![400, 200]));
+}
+
+#[tokio::test]
+async fn a_mend_that_is_switched_off_is_not_made() {
+    let provider = server(&[NO_DEVELOPER]).await;
+    let app = start(&provider, |builder| {
+        builder.proxy.policy.mends_off = vec![MendKind::RenameRole]
+    })
+    .await;
+    assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (400, vec![400]));
+}
+
+#[tokio::test]
+async fn a_server_that_was_updated_is_asked_without_the_mend() {
+    let provider = server(&[]).await;
+    let app = start(&provider, |_| {}).await;
+    let refuse = |text: &str| provider.reply(Reply::Status(400, json!({"error": {"message": text}})));
+    refuse(NO_DEVELOPER.0);
+    assert_eq!(
+        ask(&app, &provider, CHAT, "one", &developer()).await,
+        (200, vec![400, 200])
+    );
+    refuse("Something else is wrong");
+    assert_eq!(
+        ask(&app, &provider, CHAT, "one", &developer()).await,
+        (200, vec![400, 200])
+    );
+    assert_eq!(last(&provider), developer());
+    assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (200, vec![200]));
+    assert_eq!(last(&provider), developer(), "the mend is forgotten");
+}
+
+#[tokio::test]
+async fn a_third_fault_is_mended_by_the_next_try() {
+    let provider = server(&[NO_DEVELOPER, NO_NEIGHBOURS, NO_REASONING]).await;
+    let app = start(&provider, |_| {}).await;
+    let body = json!({"model": "m", "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello.", "reasoning_content": "hm"},
+        {"role": "user", "content": "One"},
+        {"role": "user", "content": "Two"},
+    ]});
+    assert_eq!(
+        ask(&app, &provider, CHAT, "one", &body).await,
+        (400, vec![400, 400, 400])
+    );
+    assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (200, vec![400, 200]));
+    assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (200, vec![200]));
+    assert_eq!(
+        last(&provider)["messages"],
+        json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "One\n\nTwo"},
+        ])
+    );
+}
+
+fn image(data: &str) -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}})
+}
+
+/// The user's own new picture stays until the client has seen its refusal. Then the session goes on without it.
+#[tokio::test]
+async fn a_new_picture_is_quoted_once_its_client_has_seen_the_refusal() {
+    let provider = server(&[NO_IMAGE]).await;
+    let app = start(&provider, |_| {}).await;
+    let mut body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": [image("iVBORw0KGgo="), {"type": "text", "text": "Look."}]},
+    ]});
+    for _ in 0..2 {
+        assert_eq!(
+            ask(&app, &provider, MESSAGES, "one", &body).await,
+            (400, vec![400]),
+            "a retry is no answer"
+        );
+    }
+    body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"role": "user", "content": "Go on without it."}));
+    assert_eq!(
+        ask(&app, &provider, MESSAGES, "one", &body).await,
+        (200, vec![400, 200])
+    );
+    let quoted = last(&provider)["messages"][0]["content"][0]["text"].to_string();
+    assert!(quoted.contains("[antiphon: an image stood here"), "{quoted}");
+    body["messages"].as_array_mut().unwrap().extend([
+        json!({"role": "assistant", "content": "I cannot see it."}),
+        json!({"role": "user", "content": "Never mind."}),
+    ]);
+    assert_eq!(
+        ask(&app, &provider, MESSAGES, "one", &body).await,
+        (200, vec![200]),
+        "its hash is known"
+    );
+}
+
+/// A server that refuses everything in the words of a row costs few sends.
+#[tokio::test]
+async fn a_row_rests_after_three_vain_mends() {
+    let text = NO_DEVELOPER.0;
+    let provider = server(&[(text, "present messages")]).await;
+    let app = start(&provider, |_| {}).await;
+    let mut sends = Vec::new();
+    for _ in 0..6 {
+        let (status, statuses) = ask(&app, &provider, CHAT, "one", &developer()).await;
+        assert_eq!(status, 400);
+        sends.push(statuses.len());
+    }
+    assert_eq!(sends, [2, 2, 2, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_beta_that_the_server_does_not_know_leaves_the_header() {
+    let provider = server(&[]).await;
+    let app = start(&provider, |_| {}).await;
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
+    let text = "Unexpected value(s) `new-1` for the `anthropic-beta` header. Please consult our documentation at \
+                docs.anthropic.com or try again without the header.";
+    provider.reply(Reply::Status(400, json!({"error": {"message": text}})));
+    for sends in [2, 1] {
+        let fields = [
+            ("authorization", "Bearer one"),
+            ("content-type", "application/json"),
+            ("anthropic-beta", "old-1, new-1"),
+        ];
+        let before = provider.seen().len();
+        let got = app.ask(post_with(MESSAGES, &fields, body.to_string().as_bytes())).await;
+        assert_eq!((got.status(), got.header("x-antiphon-repair")), (200, Some("left_out=1")));
+        let seen = provider.seen();
+        assert_eq!(seen.len() - before, sends);
+        assert_eq!(seen.last().unwrap().headers["anthropic-beta"], "old-1");
+    }
+}
