@@ -241,7 +241,10 @@ async fn a_beta_that_the_server_does_not_know_leaves_the_header() {
         ];
         let before = provider.seen().len();
         let got = app.ask(post_with(MESSAGES, &fields, body.to_string().as_bytes())).await;
-        assert_eq!((got.status(), got.header("x-antiphon-repair")), (200, Some("left_out=1")));
+        assert_eq!(
+            (got.status(), got.header("x-antiphon-repair")),
+            (200, Some("left_out=1"))
+        );
         let seen = provider.seen();
         assert_eq!(seen.len() - before, sends);
         assert_eq!(seen.last().unwrap().headers["anthropic-beta"], "old-1");

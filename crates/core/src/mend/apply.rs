@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     body::MendBody,
-    candidate::{BlockHash, Candidate, Change},
+    candidate::{BlockHash, Candidate, MendChange},
     kinds::{find_candidates, takes_content, word_of},
     mend_list::Mend,
     place, texts,
@@ -191,13 +191,13 @@ fn edits_of(body: &MendBody<'_>, chosen: Vec<Candidate>) -> Vec<Edit> {
     work::count(chosen.len());
     for candidate in chosen {
         match (candidate.change, candidate.block) {
-            (Change::Edit(own), _) => edits.extend(own),
-            (Change::Remove, Some(block)) => {
+            (MendChange::Edit(own), _) => edits.extend(own),
+            (MendChange::Remove, Some(block)) => {
                 if let Some(gone) = gone_blocks.get_mut(block.list) {
                     gone.push(block.at);
                 }
             }
-            (Change::Remove, None) => {
+            (MendChange::Remove, None) => {
                 if let Some(gone) = gone_messages.get_mut(candidate.message) {
                     *gone = true;
                 }

@@ -155,8 +155,11 @@ impl<'b> MendBody<'b> {
         if let Some(content) = content {
             self.read_list(message, content, author == Role::Tool, None);
         }
-        if let Some(output) = output.filter(|_| shape == HistoryShape::Items) {
-            self.read_list(message, output, true, None);
+        match shape {
+            HistoryShape::Items => output
+                .into_iter()
+                .for_each(|output| self.read_list(message, output, true, None)),
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Contents => {}
         }
     }
 
@@ -248,13 +251,19 @@ impl<'b> MendBody<'b> {
 
 /// Returns the author of a message with this role, or of an item of this kind.
 fn author_of(shape: HistoryShape, role: &[u8], kind: &[u8]) -> Role {
-    match (shape, role) {
-        (_, b"tool" | b"function") => Role::Tool,
-        (HistoryShape::Items, b"") if kind.ends_with(b"_output") => Role::Tool,
-        // Gemini reads a content without a role as the user's.
-        (_, b"user") | (HistoryShape::Contents, b"") => Role::User,
+    match role {
+        b"user" => return Role::User,
+        b"assistant" | b"model" => return Role::Assistant,
+        b"tool" | b"function" => return Role::Tool,
+        b"" => {}
+        _ => return Role::System,
+    }
+    match shape {
+        HistoryShape::Items if kind.ends_with(b"_output") => Role::Tool,
         // Calls and reasoning are the model's.
-        (_, b"assistant" | b"model") | (HistoryShape::Items, b"") => Role::Assistant,
-        (HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents, _) => Role::System,
+        HistoryShape::Items => Role::Assistant,
+        // Gemini reads a content without a role as the user's.
+        HistoryShape::Contents => Role::User,
+        HistoryShape::Messages | HistoryShape::Chat => Role::System,
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Candidate {
     pub(super) hash: Option<BlockHash>,
     /// The id or name by which a refusal may name it. Empty if it has none.
     pub(super) id: Box<str>,
-    pub(super) change: Change,
+    pub(super) change: MendChange,
 }
 
 /// The place of a block: the index of its list in [`MendBody::lists`](super::body::MendBody::lists), and its index there.
@@ -30,7 +30,7 @@ pub(super) struct BlockPlace {
 
 /// The change at a candidate.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum MendChange {
     /// The block goes, or the message if the candidate is one. What is empty then gets a constant text.
     Remove,
     /// These edits, inside the object.
@@ -39,7 +39,7 @@ pub(super) enum Change {
 
 impl Candidate {
     /// Returns the candidate that is a whole message, or a member of it.
-    pub(super) fn of_message(message: usize, class: &str, change: Change) -> Self {
+    pub(super) fn of_message(message: usize, class: &str, change: MendChange) -> Self {
         Self {
             message,
             block: None,
@@ -51,7 +51,7 @@ impl Candidate {
     }
 
     /// Returns the candidate that is a block.
-    pub(super) fn of_block(message: usize, block: BlockPlace, class: &str, change: Change) -> Self {
+    pub(super) fn of_block(message: usize, block: BlockPlace, class: &str, change: MendChange) -> Self {
         Self {
             block: Some(block),
             ..Self::of_message(message, class, change)

@@ -2,7 +2,7 @@
 
 use super::{
     body::MendBody,
-    candidate::{BlockPlace, Candidate, Change},
+    candidate::{BlockPlace, Candidate, MendChange},
 };
 use crate::{
     conversation::Role,
@@ -20,7 +20,7 @@ pub(super) fn candidate(body: &MendBody<'_>, place: BlockPlace, edits: Vec<Edit>
     let message = list.map_or(0, |list| list.message);
     Candidate {
         hash: block.map(|block| body.hash_of(block.span)),
-        ..Candidate::of_block(message, place, &class, Change::Edit(edits))
+        ..Candidate::of_block(message, place, &class, MendChange::Edit(edits))
     }
 }
 

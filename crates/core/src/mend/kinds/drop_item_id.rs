@@ -4,7 +4,7 @@ use super::drop_reasoning::KEEP_IDS;
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     wire::HistoryShape,
     work,
@@ -28,7 +28,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         found.push(Candidate {
             hash: Some(body.hash_of(item.span)),
             id: String::from_utf8_lossy(&id).into(),
-            ..Candidate::of_message(at, &class, Change::Edit(json.remove_member(item.span, "id")))
+            ..Candidate::of_message(at, &class, MendChange::Edit(json.remove_member(item.span, "id")))
         });
     }
     found

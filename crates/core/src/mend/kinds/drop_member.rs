@@ -4,7 +4,7 @@ use crate::{
     mend::{
         body::MendBody,
         call_order::{CALL_KEYS, RESULT_KEYS, inner_object, pairs_without_ids},
-        candidate::{BlockPlace, Candidate, Change},
+        candidate::{BlockPlace, Candidate, MendChange},
         required_members::{CALL, is_required},
     },
     splice::{Edit, Span},
@@ -99,11 +99,11 @@ impl Search<'_, '_> {
     }
 
     /// Returns the removal of the member from an object of this class. `None` if it lacks it or needs it.
-    fn removal(&self, object: Span, class: &str, is_item: bool) -> Option<Change> {
+    fn removal(&self, object: Span, class: &str, is_item: bool) -> Option<MendChange> {
         if is_required(self.member, class, is_item) {
             return None;
         }
         let edits: Vec<Edit> = self.body.json.remove_member(object, self.member);
-        (!edits.is_empty()).then_some(Change::Edit(edits))
+        (!edits.is_empty()).then_some(MendChange::Edit(edits))
     }
 }

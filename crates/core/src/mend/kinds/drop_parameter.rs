@@ -2,7 +2,7 @@
 
 use crate::mend::{
     body::MendBody,
-    candidate::{Candidate, Change},
+    candidate::{Candidate, MendChange},
 };
 
 /// The parameters that may go.
@@ -21,6 +21,6 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, name: &str) -> Vec<Candidate> {
         return Vec::new();
     }
     let edits = body.json.remove_member(body.root, name);
-    let found = (!edits.is_empty()).then(|| Candidate::of_message(0, "", Change::Edit(edits)));
+    let found = (!edits.is_empty()).then(|| Candidate::of_message(0, "", MendChange::Edit(edits)));
     found.into_iter().collect()
 }

@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::{MendBody, MendMessage},
-        candidate::{BlockPlace, Candidate, Change},
+        candidate::{BlockPlace, Candidate, MendChange},
         turns::present_turn,
     },
     splice::{Edit, Piece, Span},
@@ -24,7 +24,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     match (body.wire.format.history(), word) {
         (HistoryShape::Messages, "blocks") => find_blocks(body, &[b"thinking", b"redacted_thinking"], false),
         (HistoryShape::Chat, "chunks") => find_blocks(body, &[b"thinking"], true),
-        (HistoryShape::Items, "item") => find_items(body, |_, _| Some(Change::Remove)),
+        (HistoryShape::Items, "item") => find_items(body, |_, _| Some(MendChange::Remove)),
         (HistoryShape::Items, "open") => find_items(body, open_text),
         (HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents, _) => Vec::new(),
     }
@@ -49,7 +49,7 @@ fn find_blocks(body: &MendBody<'_>, kinds: &[&[u8]], of_present_too: bool) -> Ve
                 let place = BlockPlace { list, at };
                 found.push(Candidate {
                     hash: Some(body.hash_of(block.span)),
-                    ..Candidate::of_block(blocks.message, place, THINKING, Change::Remove)
+                    ..Candidate::of_block(blocks.message, place, THINKING, MendChange::Remove)
                 });
             }
         }
@@ -58,7 +58,7 @@ fn find_blocks(body: &MendBody<'_>, kinds: &[&[u8]], of_present_too: bool) -> Ve
 }
 
 /// Returns the reasoning items that change. The items that belong to one that goes lose their ids.
-fn find_items(body: &MendBody<'_>, change: impl Fn(&MendBody<'_>, Span) -> Option<Change>) -> Vec<Candidate> {
+fn find_items(body: &MendBody<'_>, change: impl Fn(&MendBody<'_>, Span) -> Option<MendChange>) -> Vec<Candidate> {
     let json = body.json;
     let mut found = Vec::new();
     // The id of the reasoning that goes, until the answer that it belongs to ends.
@@ -70,7 +70,7 @@ fn find_items(body: &MendBody<'_>, change: impl Fn(&MendBody<'_>, Span) -> Optio
             let id: Box<str> = String::from_utf8_lossy(&id).into();
             let change =
                 change(body, item.span).filter(|_| !id.is_empty() || json.member(item.span, "content").is_some());
-            gone = matches!(change, Some(Change::Remove)).then(|| id.clone());
+            gone = matches!(change, Some(MendChange::Remove)).then(|| id.clone());
             found.extend(change.map(|change| of_item(body, at, item, &id, change)));
         } else if item.author != Role::Assistant {
             gone = None;
@@ -79,14 +79,14 @@ fn find_items(body: &MendBody<'_>, change: impl Fn(&MendBody<'_>, Span) -> Optio
         {
             let edits = json.remove_member(item.span, "id");
             if !edits.is_empty() {
-                found.push(of_item(body, at, item, reasoning, Change::Edit(edits)));
+                found.push(of_item(body, at, item, reasoning, MendChange::Edit(edits)));
             }
         }
     }
     found
 }
 
-fn of_item(body: &MendBody<'_>, at: usize, item: &MendMessage<'_>, id: &str, change: Change) -> Candidate {
+fn of_item(body: &MendBody<'_>, at: usize, item: &MendMessage<'_>, id: &str, change: MendChange) -> Candidate {
     Candidate {
         hash: Some(body.hash_of(item.span)),
         id: id.into(),
@@ -95,15 +95,15 @@ fn of_item(body: &MendBody<'_>, at: usize, item: &MendMessage<'_>, id: &str, cha
 }
 
 /// Returns the change of a reasoning item with open text: it goes, or the open text alone if it is sealed too.
-fn open_text(body: &MendBody<'_>, item: Span) -> Option<Change> {
+fn open_text(body: &MendBody<'_>, item: Span) -> Option<MendChange> {
     let json = body.json;
     let [content, sealed] = json.members(item, ["content", "encrypted_content"]);
     let content = content.filter(|content| json.kind(*content) == JsonKind::Array && !json.is_empty(*content))?;
     let is_sealed = sealed.is_some_and(|sealed| !json.string_inside(sealed).is_empty());
     if !is_sealed {
-        return Some(Change::Remove);
+        return Some(MendChange::Remove);
     }
-    Some(Change::Edit(vec![Edit {
+    Some(MendChange::Edit(vec![Edit {
         span: content,
         pieces: vec![Piece::Constant("[]")],
     }]))

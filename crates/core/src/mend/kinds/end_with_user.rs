@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         carried::carried,
         texts,
         wordless::{has_members_beside, has_no_words},
@@ -38,5 +38,5 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         wanted.push(ListElement::New(message));
     }
     let edits = json::rebuild_list(body.history, &body.message_spans(), wanted);
-    vec![Candidate::of_message(at, "assistant", Change::Edit(edits))]
+    vec![Candidate::of_message(at, "assistant", MendChange::Edit(edits))]
 }

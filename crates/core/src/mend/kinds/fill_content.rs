@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::{BlockList, MendBody, MendMessage},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         carried::carried,
         texts,
         wordless::{BlockWords, has_no_words, is_void, words_of},
@@ -53,7 +53,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         if !edits.is_empty() {
             // Some servers look at the assistant's messages only.
             let role = String::from_utf8_lossy(&message.role);
-            found.push(Candidate::of_message(at, &role, Change::Edit(edits)));
+            found.push(Candidate::of_message(at, &role, MendChange::Edit(edits)));
         }
     }
     found

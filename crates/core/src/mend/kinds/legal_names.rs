@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::{Edit, Piece},
     wire::HistoryShape,
@@ -37,7 +37,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         } else {
             continue;
         };
-        found.push(Candidate::of_message(at, "", Change::Edit(edits)));
+        found.push(Candidate::of_message(at, "", MendChange::Edit(edits)));
     }
     found
 }

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::Span,
     wire::json::JsonKind,
@@ -42,6 +42,8 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     let surplus = others.saturating_add(marked.len()).saturating_sub(limit);
     let oldest = marked.into_iter().take(surplus);
     oldest
-        .map(|(object, message)| Candidate::of_message(message, "", Change::Edit(json.remove_member(object, MARKER))))
+        .map(|(object, message)| {
+            Candidate::of_message(message, "", MendChange::Edit(json.remove_member(object, MARKER)))
+        })
         .collect()
 }

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::{Edit, Piece, Span},
     wire::json::{REPLACEMENT, find_lone_surrogate},
@@ -26,7 +26,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         }
         if !edits.is_empty() {
             // Halves are wrong in each message, so that the class is open.
-            found.push(Candidate::of_message(at, "", Change::Edit(edits)));
+            found.push(Candidate::of_message(at, "", MendChange::Edit(edits)));
         }
     }
     found

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::Piece,
     wire::HistoryShape,
@@ -49,7 +49,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     higher
         .map(|key| {
             let edit = json.set_member(body.root, key, vec![Piece::Made(limit.to_string())]);
-            Candidate::of_message(0, "", Change::Edit(vec![edit]))
+            Candidate::of_message(0, "", MendChange::Edit(vec![edit]))
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{BlockPlace, Candidate, Change},
+        candidate::{BlockPlace, Candidate, MendChange},
         media::{self, MediaKind},
         pixels,
     },
@@ -45,7 +45,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
                     blocks.message,
                     place,
                     &class,
-                    Change::Edit(vec![edit]),
+                    MendChange::Edit(vec![edit]),
                 ));
             }
         }

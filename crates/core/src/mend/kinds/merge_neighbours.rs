@@ -6,7 +6,7 @@ use crate::{
     conversation::{Role, Text},
     mend::{
         body::{MendBody, MendMessage},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         carried::carried,
         join_contents::join_contents,
         wordless::is_void,
@@ -56,7 +56,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
                 span: Span::new(first.span.end, last.span.end),
                 pieces: Vec::new(),
             });
-            found.push(Candidate::of_message(from, "", Change::Edit(edits)));
+            found.push(Candidate::of_message(from, "", MendChange::Edit(edits)));
         }
         from = to;
     }

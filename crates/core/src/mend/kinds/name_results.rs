@@ -6,7 +6,7 @@ use crate::{
     conversation::Text,
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         wordless::is_void,
     },
     splice::{Piece, Span},
@@ -43,7 +43,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         }
         if let Some(name) = names.get(&id) {
             let edit = json.set_member(message.span, "name", vec![Piece::Original(*name)]);
-            found.push(Candidate::of_message(at, "tool", Change::Edit(vec![edit])));
+            found.push(Candidate::of_message(at, "tool", MendChange::Edit(vec![edit])));
         }
     }
     found

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{BlockPlace, Candidate, Change},
+        candidate::{BlockPlace, Candidate, MendChange},
         marked_block::{candidate, quote},
         media::{self, Media, MediaKind},
         pixels, server_pairs, texts,
@@ -117,7 +117,7 @@ fn find_compactions(body: &MendBody<'_>) -> Vec<Candidate> {
             let class = String::from_utf8_lossy(&item.kind);
             Candidate {
                 hash,
-                ..Candidate::of_message(at, &class, Change::Edit(vec![edit]))
+                ..Candidate::of_message(at, &class, MendChange::Edit(vec![edit]))
             }
         })
         .collect()

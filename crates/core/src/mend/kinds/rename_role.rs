@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::{MendBody, MendMessage},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::{Edit, Piece},
     wire::HistoryShape,
@@ -31,7 +31,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, role: &str) -> Vec<Candidate> {
             span: body.json.string_member(message.span, "role")?,
             pieces: vec![Piece::Constant("\"system\"")],
         };
-        Some(Candidate::of_message(at, role, Change::Edit(vec![edit])))
+        Some(Candidate::of_message(at, role, MendChange::Edit(vec![edit])))
     };
     named.filter_map(rename).collect()
 }

@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::{MendBody, MendMessage},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         carried::carried,
         join_contents::join_contents,
         texts,
@@ -65,7 +65,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     let edits = json::rebuild_list(body.history, &body.message_spans(), wanted);
-    vec![Candidate::of_message(0, "", Change::Edit(edits))]
+    vec![Candidate::of_message(0, "", MendChange::Edit(edits))]
 }
 
 fn is_instruction(message: &MendMessage<'_>) -> bool {

@@ -7,7 +7,7 @@
 use crate::{
     mend::{
         body::{BlockList, MendBody},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         join_contents::BLANK_LINE,
     },
     splice::{Edit, Piece, Span},
@@ -36,7 +36,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
             span: list.span,
             pieces: json::enclose("\"", pieces, "\""),
         };
-        Some(Candidate::of_message(list.message, "", Change::Edit(vec![edit])))
+        Some(Candidate::of_message(list.message, "", MendChange::Edit(vec![edit])))
     };
     body.lists.iter().filter_map(one_text).collect()
 }

@@ -3,7 +3,7 @@
 use crate::{
     mend::{
         body::MendBody,
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
     },
     splice::Piece,
     wire::HistoryShape,
@@ -31,5 +31,5 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     let edit = json.set_member(body.root, "thinking", vec![Piece::Constant(r#"{"type":"disabled"}"#)]);
-    vec![Candidate::of_message(body.newest, "", Change::Edit(vec![edit]))]
+    vec![Candidate::of_message(body.newest, "", MendChange::Edit(vec![edit]))]
 }

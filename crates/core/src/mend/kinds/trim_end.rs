@@ -4,7 +4,7 @@ use crate::{
     conversation::Role,
     mend::{
         body::{BlockList, MendBody},
-        candidate::{Candidate, Change},
+        candidate::{Candidate, MendChange},
         string_end::visible_end,
         texts,
         wordless::{BlockWords, words_of},
@@ -42,7 +42,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     if edits.is_empty() {
         return Vec::new();
     }
-    vec![Candidate::of_message(at, "", Change::Edit(edits))]
+    vec![Candidate::of_message(at, "", MendChange::Edit(edits))]
 }
 
 /// Returns the edit of a text. Of one that has nothing else the constant text is left, and an empty one stays.

@@ -179,12 +179,12 @@ enum RowArgument {
     /// The word itself.
     Word(Box<str>),
     /// The text of a variable, by its name.
-    Variable(Slot),
+    Variable(MendVariable),
 }
 
 /// A variable whose text a mend needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Slot {
+pub(super) enum MendVariable {
     Member,
     Name,
     Number,
@@ -223,9 +223,9 @@ impl RowMend {
         let kind = MendKind::from_name(name).ok_or_else(|| unknown(texts.mend))?;
         let argument = match argument {
             "" => RowArgument::Nothing,
-            "<member>" => RowArgument::Variable(Slot::Member),
-            "<name>" => RowArgument::Variable(Slot::Name),
-            "<number>" => RowArgument::Variable(Slot::Number),
+            "<member>" => RowArgument::Variable(MendVariable::Member),
+            "<name>" => RowArgument::Variable(MendVariable::Name),
+            "<number>" => RowArgument::Variable(MendVariable::Number),
             word if !word.contains(['<', ' ']) => RowArgument::Word(word.into()),
             _ => return Err(unknown(texts.mend)),
         };
@@ -251,13 +251,13 @@ impl RowMend {
     }
 
     /// Returns the demand of a refusal that this row has matched. `None` if it lacks the argument.
-    pub(super) fn demand(&self, row: &str, slots: &Slots) -> Option<Demand> {
+    pub(super) fn demand(&self, row: &str, slots: &MatchedTexts) -> Option<Demand> {
         let word = match &self.argument {
             RowArgument::Nothing => None,
             RowArgument::Word(word) => Some(word.clone()),
-            RowArgument::Variable(Slot::Member) => Some(slots.member.clone()?),
-            RowArgument::Variable(Slot::Name) => Some(slots.name.clone()?),
-            RowArgument::Variable(Slot::Number) => Some(slots.numbers.first()?.to_string().into()),
+            RowArgument::Variable(MendVariable::Member) => Some(slots.member.clone()?),
+            RowArgument::Variable(MendVariable::Name) => Some(slots.name.clone()?),
+            RowArgument::Variable(MendVariable::Number) => Some(slots.numbers.first()?.to_string().into()),
         };
         Some(Demand {
             row: row.into(),
@@ -274,7 +274,7 @@ impl RowMend {
 
 /// The texts that the variables of a pattern have matched, apart from ids. Of several places the first counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(super) struct MatchedTexts {
     pub(super) place: Option<Box<str>>,
     pub(super) member: Option<Box<str>>,
     pub(super) name: Option<Box<str>>,

@@ -24,7 +24,7 @@ pub enum RowFault {
     #[error("row {0}: `then` is only for faults whose repair loses something")]
     UnusedSentences(String),
     /// A mend, an argument, or words about one that do not exist.
-    #[error("row {row}: unknown mend {text:?}: see docs/rules.md")]
+    #[error("row {row}: unknown mend, argument or word {text:?}")]
     UnknownMend {
         /// The name of the row.
         row: String,

@@ -5,7 +5,7 @@
 //! there is no backtracking. Only a place before a last step, as in `<place>.<member>`, takes every step but that one.
 
 use super::{
-    demand::Slots,
+    demand::MatchedTexts,
     fault::RowFault,
     ids::{self, QUOTE_MARKS},
 };
@@ -119,7 +119,7 @@ pub(super) struct PatternMatch<'t> {
     /// The ids that the text names, in its order, each once.
     pub(super) ids: Vec<String>,
     /// The texts of its other variables.
-    pub(super) slots: Slots,
+    pub(super) slots: MatchedTexts,
     /// The text after the pattern. Empty after a list of ids.
     pub(super) rest: &'t [u8],
 }
@@ -187,7 +187,7 @@ impl Pattern {
 
     /// Matches the pattern with the beginning of `text`.
     pub(super) fn match_start<'t>(&self, text: &'t [u8], place_names: &[String]) -> Option<PatternMatch<'t>> {
-        let (mut found, mut slots, mut rest) = (Vec::new(), Slots::default(), text);
+        let (mut found, mut slots, mut rest) = (Vec::new(), MatchedTexts::default(), text);
         let mut pieces = self.pieces.iter();
         while let Some(piece) = pieces.next() {
             let variable = match piece {
