@@ -165,7 +165,9 @@ pub(in crate::proxy) fn add_to_report(mended: &Mended, report: &mut RepairReport
 
 /// Removes the betas that the server does not know from a request's headers.
 pub(in crate::proxy) fn leave_betas_out(mends: &BodyMends, headers: &mut HeaderMap) {
-    mends.betas().for_each(|beta| drop(remove_beta(headers, beta)));
+    for beta in mends.betas() {
+        remove_beta(headers, beta);
+    }
 }
 
 /// Counts the betas that are left out of these headers in the report of a repair.

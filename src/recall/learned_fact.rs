@@ -102,11 +102,9 @@ impl LearnedFact {
         match self {
             // A server that was updated may refuse what its former version has demanded.
             Self::Rules(_) | Self::WantedContinuity => Some(RULE_TTL),
-            // Must outlive every rule that it retracts.
-            Self::RulesRetracted => Some(RULE_TTL.saturating_mul(2)),
-            // An empty list must outlive those that it takes back.
-            Self::Taught(mends) if mends.is_empty() => Some(RULE_TTL.saturating_mul(2)),
-            Self::Taught(_) => Some(RULE_TTL),
+            Self::Taught(mends) if !mends.is_empty() => Some(RULE_TTL),
+            // Must outlive everything that it takes back.
+            Self::RulesRetracted | Self::Taught(_) => Some(RULE_TTL.saturating_mul(2)),
             _ => None,
         }
     }

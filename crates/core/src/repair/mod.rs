@@ -177,16 +177,16 @@ impl Action {
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Move => "a result that stood elsewhere was put after its call",
-            Self::Merge => "results that were split over several messages were put into one",
+            Self::Merge => "results, or messages of one role, that were split over several messages were put into one",
             Self::Restore => "the real result, remembered or posted since, was put after its call",
             Self::Rename => "an id was replaced, for the call and its result alike",
-            Self::Quote => "a result that may not stand as such was kept as marked text",
-            Self::Drop => "a redundant block was removed: an equal copy, or half of a server tool's pair",
+            Self::Quote => "a result or a block that may not stand as such was kept as marked text",
+            Self::Drop => "a block was removed: an equal copy, half of a server tool's pair, or reasoning that the provider refuses",
             Self::Placeholder => "a result was put in that says that there is none",
             Self::Fix => "a field was given a value that the provider takes",
             Self::Rearrange => {
-                "words were put where the provider accepts them: in front of the calls of their message, \
-                 or after its results in a message of their own"
+                "words were put where the provider accepts them: in front of the calls of their message, after its results \
+                 in a message of their own, or, if they are instructions, in a message of the user"
             }
             Self::Open => "a user's turn was put in front of the history",
             Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",

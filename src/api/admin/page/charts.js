@@ -16,7 +16,7 @@ import { Plot } from "./plot.js";
  */
 
 const FORMATS = ["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "none"];
-const ACTIONS = ["placeholder", "moved", "restored", "merged", "renamed", "quoted", "dropped", "fixed", "opened", "unbound", "appended", "rearranged"];
+const ACTIONS = ["placeholder", "moved", "restored", "merged", "renamed", "quoted", "dropped", "fixed", "opened", "unbound", "appended", "rearranged", "continued", "left_out", "closed", "disabled", "lowered"];
 const FINDINGS = ["unanswered", "misplaced", "orphan", "duplicate", "duplicate_call", "no_id", "bad_id", "server_half", "unanswerable", "headless", "field", "misplaced_words", "malformed_call", "lost_continuity", "foreign_thinking", "dead_response"];
 const TOKENS = ["input", "output"];
 const SIDES = ["client", "proxy", "network", "provider", "provider_tool", "provider_compaction", "tool"];
