@@ -116,7 +116,7 @@ async fn a_mend_is_remembered_for_its_caller_over_a_restart() {
 async fn a_mend_that_is_switched_off_is_not_made() {
     let provider = server(&[NO_DEVELOPER]).await;
     let app = start(&provider, |builder| {
-        builder.proxy.policy.mends_off = vec![MendKind::RenameRole]
+        builder.proxy.policy.mends_off = vec![MendKind::RenameRole];
     })
     .await;
     assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (400, vec![400]));

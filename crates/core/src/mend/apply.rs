@@ -175,8 +175,10 @@ impl Mended {
         let Ok(edits) = EditList::new(edits, self.body.len()) else {
             return Ok(());
         };
-        if !edits.is_empty() {
-            self.body = edits.apply(&self.body).to_vec().into();
+        let edited: Bytes = edits.apply(&self.body).to_vec().into();
+        // So would a body that is no JSON any more.
+        if !edits.is_empty() && json::validate(&edited).is_ok() {
+            self.body = edited;
             self.made.push((mend.clone(), count));
         }
         Ok(())

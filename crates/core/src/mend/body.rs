@@ -89,7 +89,8 @@ const PART_KINDS: [&str; 13] = [
 ];
 
 impl<'b> MendBody<'b> {
-    /// Reads a body. It has no messages if its history is no list. `None` if it is no object. Fails if it is no JSON.
+    /// Reads a body. It has no messages if its history is no list, or if anything but an object stands where messages, blocks
+    /// and calls belong. `None` if it is no object. Fails if it is no JSON.
     pub(super) fn read(bytes: &'b Bytes, wire: Wire) -> Result<Option<Self>, Unreadable> {
         json::validate(bytes)?;
         let json = Json::new(bytes);
@@ -114,8 +115,13 @@ impl<'b> MendBody<'b> {
             lists: Vec::new(),
             newest: 0,
         };
-        for element in history.map_or_else(Vec::new, |history| json.elements(history)) {
-            body.read_message(element);
+        let read = history.and_then(|history| {
+            let mut elements = objects(json, history)?.into_iter();
+            elements.try_for_each(|element| body.read_message(element))
+        });
+        if read.is_none() {
+            body.messages.clear();
+            body.lists.clear();
         }
         let is_model = |message: &MendMessage<'_>| message.author == Role::Assistant;
         body.newest = body
@@ -126,7 +132,8 @@ impl<'b> MendBody<'b> {
         Ok(Some(body))
     }
 
-    fn read_message(&mut self, span: Span) {
+    /// Reads a message. `None` if it has an element that is no object.
+    fn read_message(&mut self, span: Span) -> Option<()> {
         let json = self.json;
         let shape = self.wire.format.history();
         let content_key = match shape {
@@ -150,25 +157,27 @@ impl<'b> MendBody<'b> {
             author,
             kind,
             content,
-            calls: calls.map_or_else(Vec::new, |calls| json.elements(calls)),
+            calls: match calls {
+                Some(calls) => objects(json, calls)?,
+                None => Vec::new(),
+            },
         });
         if let Some(content) = content {
-            self.read_list(message, content, author == Role::Tool, None);
+            self.read_list(message, content, author == Role::Tool, None)?;
         }
         match shape {
-            HistoryShape::Items => output
-                .into_iter()
-                .for_each(|output| self.read_list(message, output, true, None)),
-            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Contents => {}
+            HistoryShape::Items => output.map_or(Some(()), |output| self.read_list(message, output, true, None)),
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Contents => Some(()),
         }
     }
 
-    fn read_list(&mut self, message: usize, span: Span, of_result: bool, result_at: Option<usize>) {
+    /// Reads a list of blocks. `None` if it has an element that is no object.
+    fn read_list(&mut self, message: usize, span: Span, of_result: bool, result_at: Option<usize>) -> Option<()> {
         let json = self.json;
         if json.kind(span) != JsonKind::Array {
-            return;
+            return Some(());
         }
-        let blocks = json.elements(span).into_iter().map(|block| Block {
+        let blocks = objects(json, span)?.into_iter().map(|block| Block {
             span: block,
             kind: self.kind_of(block),
         });
@@ -190,26 +199,19 @@ impl<'b> MendBody<'b> {
             result_at,
             blocks,
         });
-        for (at, content) in inner {
-            self.read_list(message, content, true, Some(at));
-        }
+        let mut inner = inner.into_iter();
+        inner.try_for_each(|(at, content)| self.read_list(message, content, true, Some(at)))
     }
 
     fn kind_of(&self, block: Span) -> Text<'b> {
         match self.wire.format.history() {
             HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items => self.json.member_text(block, "type"),
             HistoryShape::Contents => {
-                let [first, ..] = self.first_member(block);
-                first
+                let found = self.json.members(block, PART_KINDS);
+                let named = PART_KINDS.iter().zip(found).find(|(_, value)| value.is_some());
+                named.map_or_else(Text::default, |(name, _)| Text::Borrowed(name.as_bytes()))
             }
         }
-    }
-
-    /// Returns the name of the first member of a part that says what it is.
-    fn first_member(&self, part: Span) -> [Text<'b>; 1] {
-        let found = self.json.members(part, PART_KINDS);
-        let named = PART_KINDS.iter().zip(found).find(|(_, value)| value.is_some());
-        [named.map_or_else(Text::default, |(name, _)| Text::Borrowed(name.as_bytes()))]
     }
 
     /// Returns the spans of all messages.
@@ -247,6 +249,14 @@ impl<'b> MendBody<'b> {
         };
         json::enclose(start, string, "}")
     }
+}
+
+/// Returns the elements of a list. `None` if one is no object.
+fn objects(json: Json<'_>, list: Span) -> Option<Vec<Span>> {
+    let elements = json.elements(list);
+    work::count(elements.len());
+    let are_objects = elements.iter().all(|element| json.kind(*element) == JsonKind::Object);
+    are_objects.then_some(elements)
 }
 
 /// Returns the author of a message with this role, or of an item of this kind.

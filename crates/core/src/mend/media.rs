@@ -47,7 +47,9 @@ pub(super) fn read<'b>(body: &MendBody<'b>, block: &Block<'b>) -> Option<Media<'
             };
             Some(Media {
                 kind,
-                said: said.map(|said| json.string_inside(said)),
+                said: said
+                    .and_then(|said| json.only_string(said))
+                    .map(|said| json.string_inside(said)),
                 data: data
                     .filter(|_| *form == *b"base64")
                     .map(|data| json.decode_string(data)),

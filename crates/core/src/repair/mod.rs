@@ -181,7 +181,9 @@ impl Action {
             Self::Restore => "the real result, remembered or posted since, was put after its call",
             Self::Rename => "an id was replaced, for the call and its result alike",
             Self::Quote => "a result or a block that may not stand as such was kept as marked text",
-            Self::Drop => "a block was removed: an equal copy, half of a server tool's pair, or reasoning that the provider refuses",
+            Self::Drop => {
+                "a block was removed: an equal copy, half of a server tool's pair, or reasoning that the provider refuses"
+            }
             Self::Placeholder => "a result was put in that says that there is none",
             Self::Fix => "a field was given a value that the provider takes",
             Self::Rearrange => {

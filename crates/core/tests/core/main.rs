@@ -30,6 +30,7 @@ mod linear_work;
 mod long_session;
 mod lost_texts;
 mod mend_cases;
+mod mend_properties;
 mod odd_json;
 mod outlines;
 mod posted_contents;
