@@ -171,7 +171,7 @@ fn errors() -> Vec<(u16, String, bool)> {
         ),
         (
             404,
-            typed("invalid_request_error", "Item with id 'rs_68af' not found."),
+            typed("invalid_request_error", "Item with id 'rs_68af' has expired."),
             true,
         ),
         (
