@@ -24,47 +24,59 @@ pub(in crate::proxy) struct GivenResults {
     pub(in crate::proxy) earlier_runs: HashSet<CallKey>,
 }
 
-/// Records of open calls, as far as they were read: `None` for a record that the ledger does not have.
+/// Records of open calls, as far as they were read.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct OpenCallRecords {
-    pinned: HashMap<CallKey, Option<PinnedResult>>,
-    recorded: HashMap<CallKey, Option<FoundCall>>,
-    seen: HashMap<CallKey, Option<RealResult>>,
-}
+pub(in crate::proxy) struct OpenCallRecords(HashMap<CallKey, OpenCallRecord>);
 
-/// The records of one open call.
+/// The records of one open call: each `None` if it was not read in time, and `Some(None)` if the ledger has none.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct OpenCallRecord {
     /// The result that an earlier request has pinned to it.
-    pub(in crate::proxy) pinned: Option<PinnedResult>,
+    pinned: Option<Option<PinnedResult>>,
     /// The recorded call.
-    pub(in crate::proxy) recorded: Option<FoundCall>,
+    recorded: Option<Option<FoundCall>>,
     /// The result that its client brought in an earlier request.
-    pub(in crate::proxy) seen: Option<RealResult>,
-    /// `true` if one of them was not read in time.
-    pub(in crate::proxy) is_unread: bool,
+    seen: Option<Option<RealResult>>,
+}
+
+impl OpenCallRecord {
+    /// Returns `true` if one of the records was not read in time.
+    pub(in crate::proxy) const fn is_unread(&self) -> bool {
+        self.pinned.is_none() || self.recorded.is_none() || self.seen.is_none()
+    }
+
+    /// Takes the result that is pinned to the call, the recorded call, and the result that its client brought.
+    pub(in crate::proxy) fn into_found(self) -> (Option<PinnedResult>, Option<FoundCall>, Option<RealResult>) {
+        (self.pinned.flatten(), self.recorded.flatten(), self.seen.flatten())
+    }
 }
 
 impl OpenCallRecords {
     /// Reads those records of these calls that were not read yet.
     pub(in crate::proxy) async fn read(&mut self, calls: &[&BodyCall], before: BeforeSend<'_>) {
         let (recall, scope, deadline) = (&before.path.recall, before.scope, before.deadline);
-        let unpinned = calls.iter().filter(|call| !self.pinned.contains_key(&call.key));
-        let unpinned: Vec<CallKey> = unpinned.map(|call| call.key).collect();
-        let is_recorded = |call: &&BodyCall| match self.recorded.get(&call.key) {
-            Some(Some(FoundCall::Posted(_))) => true,
-            // Its result may have been posted since.
-            Some(_) => before.results.find_waiting(&before.results.query_of(call)).is_none(),
-            None => false,
-        };
-        let unrecorded: Vec<&BodyCall> = calls.iter().copied().filter(|call| !is_recorded(call)).collect();
-        for call in &unrecorded {
-            // If the second read fails, it is not known what was posted.
-            self.recorded.remove(&call.key);
+        let (mut unpinned, mut unrecorded, mut unseen, mut wanted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for call in calls.iter().copied() {
+            let record = self.0.entry(call.key).or_default();
+            if record.pinned.is_none() {
+                unpinned.push(call.key);
+            }
+            let is_recorded = match &record.recorded {
+                Some(Some(FoundCall::Posted(_))) => true,
+                // Its result may have been posted since.
+                Some(_) => before.results.find_waiting(&before.results.query_of(call)).is_none(),
+                None => false,
+            };
+            if !is_recorded {
+                // If the second read fails, it is not known what was posted.
+                record.recorded = None;
+                unrecorded.push(call);
+            }
+            if record.seen.is_none() {
+                unseen.push(call.key);
+                wanted.push(wanted_result(call));
+            }
         }
-        let unseen = calls.iter().copied().filter(|call| !self.seen.contains_key(&call.key));
-        let (unseen, wanted): (Vec<CallKey>, Vec<ClientResultQuery>) =
-            unseen.map(|call| (call.key, wanted_result(call))).unzip();
         // Side by side: three reads cost one wait.
         let (pinned, recorded, seen) = tokio::join!(
             recall.fetch_results(scope, &unpinned, deadline),
@@ -72,28 +84,21 @@ impl OpenCallRecords {
             recall.find_client_results(scope, &wanted, deadline),
         );
         if let Ok(pinned) = pinned {
-            let of_call = |call: CallKey| (call, pinned.get(&call).cloned());
-            self.pinned.extend(unpinned.into_iter().map(of_call));
+            for call in unpinned {
+                self.0.entry(call).or_default().pinned = Some(pinned.get(&call).cloned());
+            }
         }
-        if let Ok(recorded) = recorded {
-            let calls = unrecorded.iter().map(|call| call.key);
-            self.recorded.extend(calls.zip(recorded));
+        for (call, recorded) in unrecorded.into_iter().zip(recorded.unwrap_or_default()) {
+            self.0.entry(call.key).or_default().recorded = Some(recorded);
         }
-        if let Ok(seen) = seen {
-            self.seen.extend(unseen.into_iter().zip(seen));
+        for (call, seen) in unseen.into_iter().zip(seen.unwrap_or_default()) {
+            self.0.entry(call).or_default().seen = Some(seen);
         }
     }
 
     /// Takes the records of a call.
     pub(in crate::proxy) fn take(&mut self, call: CallKey) -> OpenCallRecord {
-        let pinned = self.pinned.remove(&call);
-        let (recorded, seen) = (self.recorded.remove(&call), self.seen.remove(&call));
-        OpenCallRecord {
-            is_unread: pinned.is_none() || recorded.is_none() || seen.is_none(),
-            pinned: pinned.flatten(),
-            recorded: recorded.flatten(),
-            seen: seen.flatten(),
-        }
+        self.0.remove(&call).unwrap_or_default()
     }
 }
 

@@ -110,6 +110,9 @@ impl CallMemory<'_> {
 
 /// Returns each call once. Of one that several entries of a batch contain, the nearest to the end of its history stays.
 fn each_once(calls: Vec<&BodyCall>) -> Vec<&BodyCall> {
+    if calls.len() < 2 {
+        return calls;
+    }
     let mut once: Vec<&BodyCall> = Vec::with_capacity(calls.len());
     let mut places = HashMap::with_capacity(calls.len());
     for call in calls {
@@ -190,27 +193,28 @@ impl CallLookup {
         for call in calls.iter().copied() {
             // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
             self.looked_up.insert(call.key);
-            let mut record = records.take(call.key);
+            let record = records.take(call.key);
+            let is_unread = record.is_unread();
+            let (pinned, mut recorded, seen) = record.into_found();
             // A pinned result is final: only the other calls need a result.
-            if let Some(pinned) = record.pinned {
+            if let Some(pinned) = pinned {
                 self.known.pinned.insert(call.key, pinned);
                 continue;
             }
-            if record.is_unread {
+            if is_unread {
                 self.unread.insert(call.key);
             }
             // Restored near the end only: further back the client may have pruned results on purpose.
             let is_near = call.turns_after < TURNS_BEHIND_MAX;
-            let recorded = &mut record.recorded;
-            if let Some(posted) = self.given.give_posted(call, recorded, before.results, in_texts) {
+            if let Some(posted) = self.given.give_posted(call, &mut recorded, before.results, in_texts) {
                 self.known.results.insert(call.key, posted);
-            } else if let Some(real) = record.seen.filter(|_| is_near) {
+            } else if let Some(real) = seen.filter(|_| is_near) {
                 if let Some(left) = room.checked_sub(real.byte_len()) {
                     room = left;
                     self.known.results.insert(call.key, real);
                 }
             } else if is_near {
-                lacking.push((call, record.recorded));
+                lacking.push((call, recorded));
             }
         }
         for (call, run) in self.given.give_earlier_runs(lacking, room, before).await {

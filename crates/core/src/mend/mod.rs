@@ -1,10 +1,10 @@
 //! Mends: changes that meet what a server demands beyond the rules of its format, after it has refused a body or taught an
 //! earlier one.
 //!
-//! A mend finds the places in a body that it fits ([`Candidate`](candidate::Candidate)), and the demand says at which of
-//! them it acts. The body decides, not the index in the refusal: gateways count after their own translation. Each mend is a
-//! function of body and arguments, takes linear time, and changes nothing when it is made again. None touches ids and
-//! pairs, tools, output formats, or what the user has written newly, unless the provider has refused just that before.
+//! A mend finds the places in a body that it fits, and the demand says at which of them it acts. The body decides, not the
+//! index in the refusal: gateways count after their own translation. Each mend is a function of body and arguments, takes
+//! linear time, and changes nothing when it is made again. None touches ids and pairs, tools, output formats, or what the
+//! user has written newly, unless the provider has refused just that before.
 
 mod actions;
 mod apply;
