@@ -30,6 +30,7 @@ pub(in crate::proxy) struct OpenCallRecords(HashMap<CallKey, OpenCallRecord>);
 
 /// The records of one open call: each `None` if it was not read in time, and `Some(None)` if the ledger has none.
 #[derive(Debug, Default)]
+#[expect(clippy::option_option, reason = "not read is not the same as none")]
 pub(in crate::proxy) struct OpenCallRecord {
     /// The result that an earlier request has pinned to it.
     pinned: Option<Option<PinnedResult>>,
