@@ -6,7 +6,7 @@ use crate::{
         body::MendBody,
         candidate::{Candidate, MendChange},
     },
-    wire::HistoryShape,
+    wire::{HistoryShape, openai_responses::write::result_id_key},
     work,
 };
 
@@ -21,7 +21,9 @@ pub(in crate::mend) fn find(body: &MendBody<'_>) -> Vec<Candidate> {
     for (at, item) in body.messages.iter().enumerate() {
         work::count(1);
         let id = json.member_text(item.span, "id");
-        if id.is_empty() || KEEP_IDS.contains(&&*item.kind) {
+        // The result of a local shell may name its call by this member.
+        let names_call = result_id_key(json, item.span) == "id";
+        if id.is_empty() || names_call || KEEP_IDS.contains(&&*item.kind) {
             continue;
         }
         let class = String::from_utf8_lossy(&item.kind);
