@@ -135,10 +135,12 @@ impl BodyMends {
         path: &DataPath,
         scope: FactScope,
     ) -> Option<Mended> {
-        if self.is_empty() {
+        // Betas are no part of the body, which need not be read for them.
+        let of_body = |mend: &&Mend| mend.kind != MendKind::DropBeta;
+        let mut all: Vec<Mend> = self.lasting.iter().chain(&self.once).filter(of_body).cloned().collect();
+        if all.is_empty() {
             return None;
         }
-        let mut all = [&self.lasting[..], &self.once].concat();
         // Always in one order, so that later bodies get the same bytes.
         all.sort();
         let is_refused = |block: &BlockHash| self.has_block(block) || path.facts.is_refused_block(scope, block);

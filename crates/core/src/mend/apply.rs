@@ -54,17 +54,25 @@ pub fn mend_body(
     is_refused: &dyn Fn(&BlockHash) -> bool,
 ) -> Result<Mended, Unreadable> {
     let mut mended = Mended::unchanged(body);
-    for mend in mends {
-        let Some(read) = MendBody::read(&mended.body, wire)? else {
+    let mut mends = mends.iter().peekable();
+    json::validate(body)?;
+    // Read again only after a change.
+    while mends.peek().is_some() {
+        let present = mended.body.clone();
+        let Some(read) = MendBody::read(&present, wire)? else {
             break;
         };
-        let is_chosen = |candidate: &Candidate| {
-            let is_refused = candidate.hash.as_ref().is_some_and(is_refused);
-            let fits = !mend.only_refused && !is_guarded(&read, candidate, mend);
-            is_of_class(candidate, mend) && (is_refused || fits)
-        };
-        let chosen: Vec<Candidate> = find_candidates(&read, mend).into_iter().filter(is_chosen).collect();
-        mended.make(mend, wire, chosen)?;
+        for mend in mends.by_ref() {
+            let is_chosen = |candidate: &Candidate| {
+                let is_refused = candidate.hash.as_ref().is_some_and(is_refused);
+                let fits = !mend.only_refused && !is_guarded(&read, candidate, mend);
+                is_of_class(candidate, mend) && (is_refused || fits)
+            };
+            let chosen: Vec<Candidate> = find_candidates(&read, mend).into_iter().filter(is_chosen).collect();
+            if mended.make(mend, &read, chosen) {
+                break;
+            }
+        }
     }
     Ok(mended)
 }
@@ -83,61 +91,64 @@ pub fn meet_demand(
     let Some(mut mend) = Mend::new(demand.kind, &word_of(demand)) else {
         return Ok(mended);
     };
-    let (chosen, blocks) = {
-        let Some(read) = MendBody::read(&mended.body, wire)? else {
-            return Ok(mended);
-        };
-        let mut found = find_candidates(&read, &mend);
-        let indices = demand.place.as_deref().map(place::indices).unwrap_or_default();
-        let is_named = |candidate: &Candidate| {
-            let path = path_of(&read, candidate);
-            // A place may name what the candidate is in, or what is in the candidate.
-            !indices.is_empty() && path.zip(&indices).all(|(at, index)| at == *index)
-        };
-        // An item may take others along: they bear its id too.
-        let is_by_id = !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty());
-        if is_by_id {
-            found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
-        }
-        let names = demand.place.as_deref().map(place::names);
-        let mut named = found.iter().filter(|candidate| is_named(candidate));
-        // At a place there may be objects inside of others: its last name says which.
-        let innermost = names.iter().flatten().rev().find_map(|name| {
-            let mut named = named.clone();
-            named.find(|candidate| place::is_same_name(name, &candidate.class))
-        });
-        // What is wrong in one object is wrong in all of its class.
-        if let Some(named) = innermost.or_else(|| named.next()) {
-            mend.class = named.class.clone();
-        } else if let Some(names) = &names {
-            let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
-            mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
-        }
-        found.retain(|candidate| is_of_class(candidate, &mend));
-        if demand.reach == MendReach::Named && !is_by_id {
-            if found.iter().any(is_named) {
-                found.retain(is_named);
-            } else if indices.is_empty() && found.len() > 1 {
-                // The provider has accepted what is older.
-                found.retain(|candidate| candidate.message >= read.newest);
-            }
-            // Which of several it is, nobody can tell.
-            found.truncate(usize::from(found.len() == 1));
-        }
-        let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
-        let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
-            .into_iter()
-            .partition(|candidate| is_guarded(&read, candidate, &mend) && !is_refused(candidate));
-        mended.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
-        let blocks: Vec<BlockHash> = chosen.iter().filter_map(|candidate| candidate.hash).collect();
-        (chosen, blocks)
+    json::validate(body)?;
+    let Some(read) = MendBody::read(body, wire)? else {
+        return Ok(mended);
     };
+    let found = choose(&read, &mut mend, demand, ids);
+    let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
+    let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
+        .into_iter()
+        .partition(|candidate| is_guarded(&read, candidate, &mend) && !is_refused(candidate));
+    mended.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
     if demand.learning == Learning::Block {
-        mended.blocks = blocks;
+        mended.blocks = chosen.iter().filter_map(|candidate| candidate.hash).collect();
         mend.only_refused = true;
     }
-    mended.make(&mend, wire, chosen)?;
+    mended.make(&mend, &read, chosen);
     Ok(mended)
+}
+
+/// Returns the places at which a demanded mend acts, and limits it to their class.
+fn choose(body: &MendBody<'_>, mend: &mut Mend, demand: &Demand, ids: &[String]) -> Vec<Candidate> {
+    let mut found = find_candidates(body, mend);
+    let indices = demand.place.as_deref().map(place::indices).unwrap_or_default();
+    let is_named = |candidate: &Candidate| {
+        let path = path_of(body, candidate);
+        // A place may name what the candidate is in, or what is in the candidate.
+        !indices.is_empty() && path.zip(&indices).all(|(at, index)| at == *index)
+    };
+    // An item may take others along: they bear its id too.
+    let is_by_id = !ids.is_empty() && found.iter().any(|candidate| !candidate.id.is_empty());
+    if is_by_id {
+        found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
+    }
+    let names = demand.place.as_deref().map(place::names);
+    let mut named = found.iter().filter(|candidate| is_named(candidate));
+    // At a place there may be objects inside of others: its last name says which.
+    let innermost = names.iter().flatten().rev().find_map(|name| {
+        let mut named = named.clone();
+        named.find(|candidate| place::is_same_name(name, &candidate.class))
+    });
+    // What is wrong in one object is wrong in all of its class.
+    if let Some(named) = innermost.or_else(|| named.next()) {
+        mend.class = named.class.clone();
+    } else if let Some(names) = &names {
+        let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
+        mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
+    }
+    found.retain(|candidate| is_of_class(candidate, mend));
+    if demand.reach == MendReach::Named && !is_by_id {
+        if found.iter().any(is_named) {
+            found.retain(is_named);
+        } else if indices.is_empty() && found.len() > 1 {
+            // The provider has accepted what is older.
+            found.retain(|candidate| candidate.message >= body.newest);
+        }
+        // Which of several it is, nobody can tell.
+        found.truncate(usize::from(found.len() == 1));
+    }
+    found
 }
 
 fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
@@ -159,29 +170,24 @@ fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
 }
 
 impl Mended {
-    /// Makes one mend at the chosen places.
-    fn make(&mut self, mend: &Mend, wire: Wire, chosen: Vec<Candidate>) -> Result<(), Unreadable> {
-        if chosen.is_empty() {
-            return Ok(());
-        }
+    /// Makes one mend at the chosen places of the body as it was read. Returns `false` if nothing changes.
+    fn make(&mut self, mend: &Mend, read: &MendBody<'_>, chosen: Vec<Candidate>) -> bool {
         let count = chosen.len();
-        let edits = {
-            let Some(body) = MendBody::read(&self.body, wire)? else {
-                return Ok(());
-            };
-            edits_of(&body, chosen)
-        };
         // Edits that overlap would be a bug of a mend: then the body stays as it is.
-        let Ok(edits) = EditList::new(edits, self.body.len()) else {
-            return Ok(());
+        let Ok(edits) = EditList::new(edits_of(read, chosen), read.bytes.len()) else {
+            return false;
         };
-        let edited: Bytes = edits.apply(&self.body).to_vec().into();
-        // So would a body that is no JSON any more.
-        if !edits.is_empty() && json::validate(&edited).is_ok() {
-            self.body = edited;
-            self.made.push((mend.clone(), count));
+        if edits.is_empty() {
+            return false;
         }
-        Ok(())
+        let edited: Bytes = edits.apply(read.bytes).to_vec().into();
+        // So would a body that is no JSON any more.
+        if json::validate(&edited).is_err() {
+            return false;
+        }
+        self.body = edited;
+        self.made.push((mend.clone(), count));
+        true
     }
 }
 

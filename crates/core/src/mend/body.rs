@@ -90,9 +90,8 @@ const PART_KINDS: [&str; 13] = [
 
 impl<'b> MendBody<'b> {
     /// Reads a body. It has no messages if its history is no list, or if anything but an object stands where messages, blocks
-    /// and calls belong. `None` if it is no object. Fails if it is no JSON.
+    /// and calls belong. `None` if it is no object. The caller has validated the JSON.
     pub(super) fn read(bytes: &'b Bytes, wire: Wire) -> Result<Option<Self>, Unreadable> {
-        json::validate(bytes)?;
         let json = Json::new(bytes);
         let root = json.root_span()?;
         let key = match wire.format.history() {

@@ -10,7 +10,7 @@ use crate::{
     wire::{HistoryShape, frames::decode_base64, json::JsonKind, quote::mark_label},
 };
 
-/// What a block shows.
+/// The kinds of media that a block shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
     Image,

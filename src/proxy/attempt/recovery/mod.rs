@@ -41,7 +41,7 @@ use crate::{
 };
 use objection::{LedgerNeed, Objection, Recovery};
 use proposal::{Proposal, Trial};
-use put::{note_sent, put_proposal, replace_body, undo_trial};
+use put::{note_sent, put_proposal, put_trial, undo_trial};
 use refused_exchange::RefusedExchange;
 
 /// Every recovery. The first with a proposal is followed.
@@ -97,7 +97,7 @@ async fn resend_while_refused(
         let trial = proposal.trial.take();
         if trial.is_some() {
             // Everything else follows the body only if the provider accepts it.
-            replace_body(attempts, &proposal);
+            put_trial(attempts, &proposal);
         } else if !put_proposal(attempts, &mut proposal).await {
             // The text that would contain the client's result could not be stored. The result stays where it is.
             attempts

@@ -4,6 +4,7 @@ use super::proposal::{Proposal, ResendStep};
 use crate::{
     proxy::{attempt::Attempts, exchange_log::ExchangeLog, mends, request},
     recall::{KeyedFact, LearnedFact},
+    splice::Segments,
 };
 
 /// Makes a proposal the body that the exchange follows. Returns `false` if its late text could not be stored.
@@ -18,6 +19,7 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
     }
     body.appended = body.appended.saturating_add(more);
     body.add_to_report(&mut proposal.report);
+    let mut finished = proposal.body.clone();
     if let Some(history) = &mut attempts.history {
         // The next refusal is about this body.
         history.base.sent.body = proposal.body.clone();
@@ -29,19 +31,18 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
         let sent = &history.base.sent;
         mends::count_betas(&sent.mends, &attempts.outgoing.headers, &mut proposal.report);
         mends::leave_betas_out(&sent.mends, &mut attempts.outgoing.headers);
-        if let Some(mended) = sent
-            .mends
-            .make(&proposal.body, sent.wire, attempts.path, history.base.fact_scope())
-        {
+        let scope = history.base.fact_scope();
+        if let Some(mended) = sent.mends.make(&proposal.body, sent.wire, attempts.path, scope) {
             mends::add_to_report(&mended, &mut proposal.report);
+            finished = Segments::whole(mended.body);
         }
     }
-    replace_body(attempts, proposal);
+    attempts.outgoing.replace_body(finished, proposal.needs_binding_beta);
     true
 }
 
-/// Sends the planned body of a proposal from now on, with its mends.
-pub(super) fn replace_body(attempts: &mut Attempts<'_>, proposal: &Proposal) {
+/// Sends the planned body of a trial, with its mends.
+pub(super) fn put_trial(attempts: &mut Attempts<'_>, proposal: &Proposal) {
     let history = attempts.history.as_deref();
     let finished = history.map(|history| match &proposal.mends {
         Some(mends) => history.finished_with(attempts.path, mends, &proposal.body),

@@ -10,8 +10,11 @@ use crate::{
     clock,
     digest::digest_of,
     mend::{BlockHash, meet_demand},
-    proxy::{betas::has_beta, mends::one_piece},
-    wire::{Demand, MendKind, Refusal},
+    proxy::{
+        betas::has_beta,
+        mends::{BodyMends, one_piece},
+    },
+    wire::{MendKind, Refusal},
 };
 
 /// The recovery from demands of servers. A body may have several faults, so it has no limit of its own.
@@ -36,11 +39,14 @@ impl Recovery for ServerDemands {
         let (path, history) = (exchange.path, &*exchange.history);
         let (base, scope) = (&history.base, history.base.fact_scope());
         let limits = &path.facts.mend_limits;
-        if limits.rests(scope, &demand.row) || !limits.take_resend(scope.caller.principal(), clock::now()) {
+        if limits.rests(scope, &demand.row) {
             return None;
         }
+        let mut mends = base.sent.mends.clone();
         if demand.kind == MendKind::DropBeta {
-            return leave_beta_out(refusal, demand, exchange);
+            let beta = demand.word.as_deref().filter(|beta| has_beta(exchange.headers, beta))?;
+            mends.add_beta(beta);
+            return propose_with(mends, refusal, exchange);
         }
         let sent = one_piece(&history.finished(path, &base.sent.body));
         let digest = digest_of([&sent[..]]);
@@ -58,29 +64,19 @@ impl Recovery for ServerDemands {
             limits.note_vain(scope, &demand.row);
             return None;
         }
-        let mut mends = base.sent.mends.clone();
         mends.add(&met, demand.learning);
-        let context = exchange.context();
-        let proposal = exchange.history.base.plan_resend(context, ResendStep::Mended)?;
-        Some(Proposal {
-            mends: Some(mends),
-            met: Some(refusal.clone()),
-            ..proposal
-        })
+        propose_with(mends, refusal, exchange)
     }
 }
 
-/// Proposes the same body without a beta in the request's header.
-fn leave_beta_out(refusal: &Refusal, demand: &Demand, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
-    let beta = demand.word.as_deref()?;
-    if !has_beta(exchange.headers, beta) {
+/// Proposes the planned body with these mends, which meet the demand of a refusal. `None` if its caller has had its resends.
+fn propose_with(mends: BodyMends, refusal: &Refusal, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
+    let base = &exchange.history.base;
+    let principal = base.fact_scope().caller.principal();
+    if !exchange.path.facts.mend_limits.take_resend(principal, clock::now()) {
         return None;
     }
-    let context = exchange.context();
-    let base = &exchange.history.base;
-    let mut mends = base.sent.mends.clone();
-    mends.add_beta(beta);
-    let proposal = base.plan_resend(context, ResendStep::Mended)?;
+    let proposal = base.plan_resend(exchange.context(), ResendStep::Mended)?;
     Some(Proposal {
         mends: Some(mends),
         met: Some(refusal.clone()),
