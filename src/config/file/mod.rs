@@ -174,15 +174,15 @@ section! {
         pub late: Word<OnLate> = Word(OnLate::Keep);
         /// Also meets what servers demand beyond the rules of their format, once they have refused a body because of it.
         pub mends: bool = true;
-        /// Of these mends: leaves out a top-level parameter that the server does not know.
+        /// Leaves out a top-level parameter that the server does not know, as one of these mends.
         pub drop_parameter: bool = true;
-        /// Of these mends: leaves out a token of `anthropic-beta` that the server does not know.
+        /// Leaves out a token of `anthropic-beta` that the server does not know, as one of these mends.
         pub drop_beta: bool = true;
-        /// Of these mends: switches thinking off while a tool loop is open whose thinking the client has lost.
+        /// Switches thinking off while a tool loop is open whose thinking the client has lost, as one of these mends.
         pub thinking_off: bool = true;
-        /// Of these mends: lowers `max_tokens` to what the prompt leaves for it.
+        /// Lowers `max_tokens` to what the prompt leaves for it, as one of these mends.
         pub lower_max_tokens: bool = true;
-        /// Of these mends: lets a constant message of the user follow a last message of the assistant.
+        /// Lets a constant message of the user follow a last message of the assistant, as one of these mends.
         pub end_with_user: bool = true;
     }
 }

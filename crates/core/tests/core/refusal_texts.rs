@@ -469,7 +469,7 @@ const DEMANDS: &[(&str, &str, Option<&str>, Option<&str>)] = &[
     ),
 ];
 
-/// What mends need of the texts: the argument, and the place without its last step if that is the argument.
+/// The texts that mends need: the argument, and the place without its last step if that is the argument.
 #[test]
 fn demands_have_their_arguments_and_places() {
     let demand_of = |body: &str| TABLE.read(body.as_bytes()).and_then(|found| found.refusal.demand);

@@ -69,11 +69,11 @@ pub struct SetPolicy {
 /// The effort of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadEffort {
-    /// What is not known is read. After a failed read the next ones fail at once, for 5 seconds.
+    /// Reads what is not known. After a failed read the next ones fail at once, for 5 seconds.
     Usual,
-    /// What is not known is read, also during that cooldown.
+    /// Reads what is not known, also during that cooldown.
     Patient,
-    /// As with patience, and the set of a shared ledger is read even if it is known: another process may have changed it
+    /// Reads as with patience, and the set of a shared ledger also if it is known: another process may have changed it
     /// before this one was told.
     Fresh,
 }

@@ -36,7 +36,7 @@ pub enum MendKind {
     EndWithUser,
     /// Blanks at the very end of the last message of the assistant go.
     TrimEnd,
-    /// Of more cache markers than the number in the refusal, the oldest of messages go.
+    /// The oldest cache markers of messages go, until no more than the number in the refusal are left.
     LimitMarkers,
     /// Each half of a character becomes the replacement character.
     LoneSurrogates,
