@@ -108,6 +108,38 @@ fn conditions_are_read() {
             r#"{"m":[{"role":"a"},{"role":"b"}]}"#,
             r#"{"m":[{"role":"b"},{"role":"a"}]}"#,
         ),
+        (
+            "equals m[*].x a b",
+            r#"{"m":[{"x":"c"},{"x":"a b"}]}"#,
+            r#"{"m":[{"x":"a"}]}"#,
+        ),
+        (
+            "equals m[-1].x a",
+            r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+            r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+        ),
+        (
+            "equals m[1-].x a",
+            r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+            r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+        ),
+        (
+            "empty m[*].x",
+            r#"{"m":[{"x":""}]}"#,
+            r#"{"m":[{"x":null},{"x":"a"},{"x":0}]}"#,
+        ),
+        ("empty m", r#"{"m":[]}"#, r#"{"m":[1]}"#),
+        ("empty m", r#"{"m":{}}"#, "{}"),
+        ("type m null", r#"{"m":null}"#, "{}"),
+        ("type m list", r#"{"m":[]}"#, r#"{"m":{}}"#),
+        ("type m text", r#"{"m":""}"#, r#"{"m":[]}"#),
+        ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
+        ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
+        (
+            "more_than m[x].x 1",
+            r#"{"m":[{"x":1},{"x":2}]}"#,
+            r#"{"m":[{"x":1},{}]}"#,
+        ),
     ] {
         assert!(holds(condition, holding), "{condition}");
         assert!(!holds(condition, breaking), "{condition}");
@@ -119,6 +151,11 @@ fn conditions_are_read() {
         "present m[x",
         "present m n",
         "neighbours m a",
+        "type m",
+        "type m number",
+        "more_than m",
+        "more_than m x",
+        "empty m a",
     ] {
         assert!(RefusalCondition::parse(faulty).is_err(), "{faulty}");
     }
