@@ -83,64 +83,67 @@ async fn a_row_repairs_what_its_server_refuses() {
 }
 
 /// A condition means what its text says: judged by bodies that hold and break it.
+/// A condition, a body for which it holds, and one for which it does not.
+const CONDITIONS: &[(&str, &str, &str)] = &[
+    (
+        "present m[r=a].x",
+        r#"{"m":[{"r":"a","x":1}]}"#,
+        r#"{"m":[{"r":"b","x":1}]}"#,
+    ),
+    ("none m[r=a]", r#"{"m":[{"r":"b"}]}"#, r#"{"m":[{"r":"a"}]}"#),
+    ("missing m[*].x", r#"{"m":[{"x":1},{}]}"#, r#"{"m":[{"x":1}]}"#),
+    ("unparsed m[*].x", r#"{"m":[{"x":"{"}]}"#, r#"{"m":[{"x":"{}"}]}"#),
+    (
+        "repeated m[x].x",
+        r#"{"m":[{"x":1},{},{"x":1}]}"#,
+        r#"{"m":[{"x":1},{"x":2}]}"#,
+    ),
+    (
+        "neighbours m[*] a b",
+        r#"{"m":[{"role":"a"},{"role":"b"}]}"#,
+        r#"{"m":[{"role":"b"},{"role":"a"}]}"#,
+    ),
+    (
+        "equals m[*].x a b",
+        r#"{"m":[{"x":"c"},{"x":"a b"}]}"#,
+        r#"{"m":[{"x":"a"}]}"#,
+    ),
+    (
+        "equals m[-1].x a",
+        r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+        r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+    ),
+    (
+        "equals m[1-].x a",
+        r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
+        r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
+    ),
+    (
+        "empty m[*].x",
+        r#"{"m":[{"x":""}]}"#,
+        r#"{"m":[{"x":null},{"x":"a"},{"x":0}]}"#,
+    ),
+    ("empty m", r#"{"m":[]}"#, r#"{"m":[1]}"#),
+    ("empty m", r#"{"m":{}}"#, "{}"),
+    ("type m null", r#"{"m":null}"#, "{}"),
+    ("type m list", r#"{"m":[]}"#, r#"{"m":{}}"#),
+    ("type m text", r#"{"m":""}"#, r#"{"m":[]}"#),
+    ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
+    ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
+    (
+        "more_than m[x].x 1",
+        r#"{"m":[{"x":1},{"x":2}]}"#,
+        r#"{"m":[{"x":1},{}]}"#,
+    ),
+];
+
 #[test]
 fn conditions_are_read() {
     let holds = |condition: &str, body: &str| {
         let condition = RefusalCondition::parse(condition).unwrap();
         condition.holds(&serde_json::from_str(body).unwrap())
     };
-    for (condition, holding, breaking) in [
-        (
-            "present m[r=a].x",
-            r#"{"m":[{"r":"a","x":1}]}"#,
-            r#"{"m":[{"r":"b","x":1}]}"#,
-        ),
-        ("none m[r=a]", r#"{"m":[{"r":"b"}]}"#, r#"{"m":[{"r":"a"}]}"#),
-        ("missing m[*].x", r#"{"m":[{"x":1},{}]}"#, r#"{"m":[{"x":1}]}"#),
-        ("unparsed m[*].x", r#"{"m":[{"x":"{"}]}"#, r#"{"m":[{"x":"{}"}]}"#),
-        (
-            "repeated m[x].x",
-            r#"{"m":[{"x":1},{},{"x":1}]}"#,
-            r#"{"m":[{"x":1},{"x":2}]}"#,
-        ),
-        (
-            "neighbours m[*] a b",
-            r#"{"m":[{"role":"a"},{"role":"b"}]}"#,
-            r#"{"m":[{"role":"b"},{"role":"a"}]}"#,
-        ),
-        (
-            "equals m[*].x a b",
-            r#"{"m":[{"x":"c"},{"x":"a b"}]}"#,
-            r#"{"m":[{"x":"a"}]}"#,
-        ),
-        (
-            "equals m[-1].x a",
-            r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
-            r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
-        ),
-        (
-            "equals m[1-].x a",
-            r#"{"m":[{"x":"b"},{"x":"a"}]}"#,
-            r#"{"m":[{"x":"a"},{"x":"b"}]}"#,
-        ),
-        (
-            "empty m[*].x",
-            r#"{"m":[{"x":""}]}"#,
-            r#"{"m":[{"x":null},{"x":"a"},{"x":0}]}"#,
-        ),
-        ("empty m", r#"{"m":[]}"#, r#"{"m":[1]}"#),
-        ("empty m", r#"{"m":{}}"#, "{}"),
-        ("type m null", r#"{"m":null}"#, "{}"),
-        ("type m list", r#"{"m":[]}"#, r#"{"m":{}}"#),
-        ("type m text", r#"{"m":""}"#, r#"{"m":[]}"#),
-        ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
-        ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
-        (
-            "more_than m[x].x 1",
-            r#"{"m":[{"x":1},{"x":2}]}"#,
-            r#"{"m":[{"x":1},{}]}"#,
-        ),
-    ] {
+    for (condition, holding, breaking) in CONDITIONS {
         assert!(holds(condition, holding), "{condition}");
         assert!(!holds(condition, breaking), "{condition}");
     }
