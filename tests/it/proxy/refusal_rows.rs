@@ -82,7 +82,6 @@ async fn a_row_repairs_what_its_server_refuses() {
     }));
 }
 
-/// A condition means what its text says: judged by bodies that hold and break it.
 /// A condition, a body for which it holds, and one for which it does not.
 const CONDITIONS: &[(&str, &str, &str)] = &[
     (
@@ -137,6 +136,7 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// A condition means what its text says: judged by bodies that hold and break it.
 #[test]
 fn conditions_are_read() {
     let holds = |condition: &str, body: &str| {
