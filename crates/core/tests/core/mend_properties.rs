@@ -1,12 +1,14 @@
 //! Mends of any histories: those of the rows, generated ones, and both after damage.
 
+use std::collections::HashMap;
+
 use antiphon_core::{
     mend::{Mend, meet_demand, mend_body},
     repair::{RepairPolicy, repair},
-    wire::{MendKind, Wire, json},
+    wire::{Format, MendKind, Wire, json},
 };
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 
 use crate::support::{
     bodies::{self, Rng},
@@ -163,4 +165,137 @@ fn mends_are_made_once_and_leave_calls_and_tools_alone() {
         }
     }
     assert!(made * 20 > tried, "{made} of {tried}");
+}
+
+/// Members whose texts the model or a tool reads.
+const READ_MEMBERS: [&str; 9] = [
+    "text",
+    "content",
+    "thinking",
+    "reasoning_content",
+    "arguments",
+    "input",
+    "args",
+    "output",
+    "response",
+];
+
+/// Returns the words of all texts below `value`; `is_read` is `true` inside of a member that is read.
+fn words_of<'v>(value: &'v Value, is_read: bool, words: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) if is_read => words.extend(text.split_whitespace()),
+        Value::Array(elements) => elements.iter().for_each(|element| words_of(element, is_read, words)),
+        Value::Object(members) => {
+            for (key, member) in members {
+                // The kind of an object is no word of it.
+                let is_kind = ["type", "role", "id", "name", "signature", "media_type"].contains(&key.as_str());
+                let is_read = (is_read || READ_MEMBERS.contains(&key.as_str())) && !is_kind;
+                words_of(member, is_read, words);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the words of the first text that are not in the second.
+fn lost_words<'v>(before: &'v Value, after: &'v Value) -> Vec<&'v str> {
+    let (mut had, mut has) = (Vec::new(), Vec::new());
+    words_of(before, false, &mut had);
+    words_of(after, false, &mut has);
+    let mut left: HashMap<&str, usize> = HashMap::new();
+    has.into_iter().for_each(|word| *left.entry(word).or_default() += 1);
+    had.retain(|word| match left.get_mut(word) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    });
+    had
+}
+
+#[test]
+fn only_mends_that_say_so_lose_words() {
+    let (mends, seed) = (taught_mends(), seed::seed());
+    let mut rng = Rng::new(seed);
+    let none = |_: &[u8; 32]| false;
+    let mut made = 0;
+    for (wire, history) in histories(&mut rng) {
+        for round in 0..4 {
+            let mut value: Value = serde_json::from_str(&history).unwrap();
+            (0..round).for_each(|_| damage(&mut rng, &mut value, 0));
+            let body: Bytes = value.to_string().into();
+            for mend in mends.iter().filter(|mend| !mend.kind.loses_content()) {
+                let mended = mend_body(&body, wire, std::slice::from_ref(mend), &none).unwrap();
+                let after: Value = serde_json::from_slice(&mended.body).unwrap();
+                let lost = lost_words(&value, &after);
+                assert!(lost.is_empty(), "seed {seed}: {mend:?} lost {lost:?}\n{value}\n{after}");
+                made += usize::from(!mended.made.is_empty());
+            }
+        }
+    }
+    assert!(made > 50, "{made}");
+}
+
+/// Returns a history with an answer and a question more. `None` if it has no list of messages.
+fn grown(wire: Wire, body: &Value, text: &str) -> Option<Value> {
+    let (key, answer, question) = match wire.format {
+        Format::Anthropic => (
+            "messages",
+            value!({"role": "assistant", "content": [{"type": "text", "text": text}]}),
+            value!({"role": "user", "content": [{"type": "text", "text": "go on"}]}),
+        ),
+        Format::OpenAiChat => (
+            "messages",
+            value!({"role": "assistant", "content": text}),
+            value!({"role": "user", "content": "go on"}),
+        ),
+        Format::OpenAiResponses => (
+            "input",
+            value!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}),
+            value!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}),
+        ),
+        Format::Gemini => (
+            "contents",
+            value!({"role": "model", "parts": [{"text": text}]}),
+            value!({"role": "user", "parts": [{"text": "go on"}]}),
+        ),
+    };
+    let mut body = body.clone();
+    body.get_mut(key)?.as_array_mut()?.extend([answer, question]);
+    Some(body)
+}
+
+#[test]
+fn mended_bytes_stay_while_the_history_grows() {
+    let (mends, seed) = (taught_mends(), seed::seed());
+    let mut rng = Rng::new(seed);
+    let none = |_: &[u8; 32]| false;
+    let (first, second) = ("the first answer after it", "the second answer after it");
+    let mut made = 0;
+    for (wire, history) in histories(&mut rng) {
+        for round in 0..4 {
+            let mut value: Value = serde_json::from_str(&history).unwrap();
+            (0..round).for_each(|_| damage(&mut rng, &mut value, 0));
+            // What is about the end of a history, and what its user has just said, is behind it in both.
+            let Some(before) = grown(wire, &value, first) else {
+                continue;
+            };
+            let Some(later) = grown(wire, &before, second) else {
+                continue;
+            };
+            let one = rng.below(mends.len());
+            for chosen in [&mends[one..=one], &mends] {
+                let mut prefix = |body: &Value| {
+                    let mended = mend_body(&body.to_string().into(), wire, chosen, &none).unwrap();
+                    made += usize::from(!mended.made.is_empty());
+                    let text = String::from_utf8(mended.body.to_vec()).unwrap();
+                    let end = text.find(first).unwrap();
+                    text[..end].to_owned()
+                };
+                assert_eq!(prefix(&before), prefix(&later), "seed {seed}: {chosen:?}\n{before}");
+            }
+        }
+    }
+    assert!(made > 50, "{made}");
 }
