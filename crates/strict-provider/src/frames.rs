@@ -3,7 +3,9 @@
 //! A frame: its length, the length of its headers, a CRC32 of both; headers; payload; a CRC32 of all that. Numbers are
 //! big-endian (Amazon Transcribe, "Event stream encoding", 2026-11).
 
-use serde_json::{Value, json};
+#[cfg(feature = "server")]
+use serde_json::Value;
+use serde_json::json;
 
 /// Type of a header whose value is a string.
 const STRING: u8 = 7;
