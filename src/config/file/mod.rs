@@ -193,7 +193,7 @@ section! {
         /// Format of a line.
         pub format: Word<LogFormat> = Word(LogFormat::Auto),
             needs(restart), given("ANTIPHON_LOG_FORMAT", "--log-format");
-        /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
+        /// Level, or levels of single modules as in `RUST_LOG`: `info`, `antiphon=debug,warn`.
         pub level: Written<LogDirectives> = "info".into();
     }
 }

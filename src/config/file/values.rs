@@ -86,7 +86,7 @@ meanings! {
     InputPointer: JsonPointer = parse_by_type;
     /// Name of a header.
     FieldName: HeaderName = parse_header_name;
-    /// Level of log lines, or directives in the syntax of `RUST_LOG`.
+    /// Level of log lines, or directives such as `antiphon=debug,warn`.
     LogDirectives: String = parse_log_directives;
     /// Word that is shown in logs and headers.
     PrintableWord: String = parse_word;

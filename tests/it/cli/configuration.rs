@@ -174,6 +174,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
     ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
     ("[log]\nlevel = \"antiphon=loud\"", 2, "log.level", "expected a log level", "directives"),
+    ("[log]\nlevel = \"antiphon[request]=debug\"", 2, "log.level", "directives have no spans", "antiphon=debug,warn"),
     ("[traces]\nendpoint = \"collector:4318\"", 2, "traces.endpoint", "expected a URL that begins with http://", "write it like"),
     ("[traces]\nendpoint = \"https://u:p@h\"", 2, "traces.endpoint", "without a user name", "write it like"),
     ("[traces]\nendpoint = \"https://h?key=1\"", 2, "traces.endpoint", "query or fragment", "write it like"),
