@@ -28,8 +28,8 @@ const NO_ARGUMENTS: &[u8] = b"{}";
 /// The values that providers want back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContinuityKind {
-    /// The reasoning of an assistant message with calls: `reasoning_content` (Chat Completions), or its blocks of thinking
-    /// as JSON with commas between them (Messages).
+    /// The reasoning of an assistant message with calls: `reasoning_content` (Chat Completions), or its blocks of
+    /// thinking as JSON with commas between them (Messages).
     Reasoning,
     /// The thought signature of the first call of a step (Gemini, also through Chat Completions).
     Signature,

@@ -24,13 +24,12 @@ impl ContinuityRules {
     pub const fn kinds(self) -> &'static [ContinuityKind] {
         use ContinuityKind::{Container, Reasoning, Signature};
         match (self.wire.format, self.wire.dialect) {
-            (Format::OpenAiChat, Dialect::DeepSeek) => &[Reasoning],
+            (Format::OpenAiChat | Format::Anthropic, Dialect::DeepSeek) => &[Reasoning],
             (Format::OpenAiChat, Dialect::Compatible) if self.is_google => &[Signature],
             // Kimi, and gateways to any provider.
             (Format::OpenAiChat, Dialect::Compatible) => &[Reasoning, Signature],
             (Format::Gemini, _) => &[Signature],
             (Format::Anthropic, Dialect::Standard) => &[Container],
-            (Format::Anthropic, Dialect::DeepSeek) => &[Reasoning],
             // Gateways to any provider.
             (Format::Anthropic, Dialect::Compatible) => &[Reasoning, Container],
             (Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses, _) => &[],

@@ -192,7 +192,7 @@ fn thinking_is_written_in_front_of_its_message() {
             assistant(&format!("{empty},{words},{USE}")),
         ),
         // Anthropic signs its thinking, and gets none back.
-        ("anthropic", vec![plain.clone()], value, 0, plain.clone()),
+        ("anthropic", vec![plain.clone()], value, 0, plain),
     ] {
         assert_eq!(body(wire, &messages, value), (count, wanted), "{wire}");
     }
