@@ -206,7 +206,7 @@ fn a_deep_body_is_read_without_recursion() {
         after: None,
         once: false,
     });
-    for kind in MendKind::all() {
+    for kind in [MendKind::DropMember, MendKind::QuoteBlock, MendKind::LimitMarkers] {
         let demand = Demand { kind, ..demand.clone() };
         let mended = meet_demand(&body, "anthropic".parse().unwrap(), &demand, &[], &none).unwrap();
         // Of the outer result, and of the one in it.
