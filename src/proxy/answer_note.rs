@@ -9,7 +9,10 @@ use crate::{
     keys::rotation::ProfileId,
     recall::{ContinuityScope, RecallStore},
     repair::{CallKey, CarriedIdentity, ContinuityKind},
-    wire::{Wire, watch::Facts},
+    wire::{
+        Wire,
+        watch::{CarriedCall, Facts},
+    },
 };
 
 /// The owner of the values of one exchange, apart from the organisation, which may differ between attempts.
@@ -58,11 +61,17 @@ pub(super) struct AnswerNote {
 impl AnswerNote {
     /// Stores what a complete answer carries.
     pub(super) fn store_values(self, facts: &Facts) {
-        let Some(key) = self.call_key(facts) else { return };
         let organisation = self.owner.organisation_of(self.profile);
         let (scope, store) = (self.owner.scope(&organisation), self.owner.recall.continuity());
         let carried = &facts.carried;
         for kind in self.kinds {
+            let call = match kind {
+                ContinuityKind::Reasoning | ContinuityKind::Signature => carried.call(),
+                ContinuityKind::Container => carried.code_call(),
+            };
+            let Some(key) = call.and_then(|call| self.call_key(*kind, call)) else {
+                continue;
+            };
             let text = match kind {
                 ContinuityKind::Reasoning => carried.reasoning(),
                 ContinuityKind::Signature => {
@@ -76,10 +85,9 @@ impl AnswerNote {
         }
     }
 
-    /// Returns the key of the answer's first call.
-    fn call_key(&self, facts: &Facts) -> Option<CallKey> {
-        let call = facts.carried.call()?;
-        let has_reusable_ids = self.owner.wire.format.has_reusable_ids();
+    /// Returns the key under which a value of the call is stored.
+    fn call_key(&self, kind: ContinuityKind, call: &CarriedCall) -> Option<CallKey> {
+        let has_reusable_ids = kind.has_reusable_ids(self.owner.wire.format);
         let identity = CarriedIdentity {
             id: &call.id,
             tool: &call.name,

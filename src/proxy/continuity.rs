@@ -118,7 +118,8 @@ impl RequestContinuity {
         let is_known = path.settings.policy.continuity && context.caller.is_authenticated();
         let model = context.model.filter(|_| is_known && !kinds.is_empty())?;
         // An id that no other call has needs no hash.
-        let needs_hash = wire.format.has_reusable_ids() && route.asks_for_turn();
+        let has_reusable_ids = kinds.iter().any(|kind| kind.has_reusable_ids(wire.format));
+        let needs_hash = has_reusable_ids && route.asks_for_turn();
         let last_message = needs_hash
             .then(|| catch_core_panic(|| last_message_hash(paired)))
             .flatten();

@@ -25,7 +25,7 @@ use crate::{
     policy::{Class, LimitHints, Observation, Side, Verdict, classify, stream_timeouts::StreamState},
     printable::printable_word,
     provider::Route,
-    repair::RepairReport,
+    repair::{ContinuityKind, RepairReport},
     server::{ClientConnection, ClientStall},
     session::Lane,
     session_table::{DetachReason, LaneNames},
@@ -288,6 +288,12 @@ impl ExchangeLog {
     /// Returns `true` if the values that the answer carries are noted.
     pub(super) fn notes_carried(&self) -> bool {
         self.reporter.as_ref().is_some_and(|reporter| reporter.note.is_some())
+    }
+
+    /// Returns `true` if the reasoning that the answer carries is noted.
+    pub(super) fn notes_reasoning(&self) -> bool {
+        let note = self.reporter.as_ref().and_then(|reporter| reporter.note.as_ref());
+        note.is_some_and(|note| note.kinds.contains(&ContinuityKind::Reasoning))
     }
 
     /// Returns `true` if the items of the answer are noted.

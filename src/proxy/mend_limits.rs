@@ -3,6 +3,7 @@
 //! A server that refuses everything in the words of a row must cost neither itself nor the client many more requests.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -55,7 +56,7 @@ pub(super) struct MendLimits {
 pub(super) struct UnprovenMends {
     pub(super) mends: Vec<Mend>,
     /// The blocks that they have mended.
-    pub(super) blocks: Vec<BlockHash>,
+    pub(super) blocks: BTreeSet<BlockHash>,
 }
 
 impl MendLimits {

@@ -1,5 +1,7 @@
 //! The mends of one body: those that refusals have taught before, and those of its own exchange.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::HeaderMap;
 
@@ -18,6 +20,9 @@ use crate::{
     wire::{Learning, MendKind, Wire},
 };
 
+/// The most blocks that were mended and that no success has proven yet, over all tries of a conversation.
+const BLOCKS_MAX: usize = 4_096;
+
 /// The mends of one body.
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct BodyMends {
@@ -25,8 +30,8 @@ pub(in crate::proxy) struct BodyMends {
     lasting: Vec<Mend>,
     /// Those for this body only.
     once: Vec<Mend>,
-    /// Blocks that were mended because of refusals of this exchange.
-    blocks: Vec<BlockHash>,
+    /// Blocks that were mended because of refusals of this exchange, 256 for each of them at most.
+    blocks: BTreeSet<BlockHash>,
     /// `true` if a success would prove something new.
     is_news: bool,
 }
@@ -45,7 +50,9 @@ impl BodyMends {
             ..Self::default()
         };
         if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane)) {
-            unproven.mends.iter().for_each(|mend| mends.add_lasting(mend));
+            for mend in &unproven.mends {
+                mends.add_lasting(mend);
+            }
             mends.is_news |= !unproven.blocks.is_empty();
             mends.blocks.clone_from(&unproven.blocks);
         }
@@ -72,7 +79,7 @@ impl BodyMends {
         Self {
             lasting: Vec::new(),
             once: Vec::new(),
-            blocks: Vec::new(),
+            blocks: BTreeSet::new(),
             is_news: true,
         }
     }
@@ -88,32 +95,40 @@ impl BodyMends {
         of_header.map(|mend| &*mend.word)
     }
 
-    /// Adds a beta that a refusal names.
-    pub(in crate::proxy) fn add_beta(&mut self, beta: &str) {
-        if let Some(mend) = Mend::new(MendKind::DropBeta, beta) {
-            self.add_lasting(&mend);
-        }
+    /// Adds a beta that a refusal names. Returns `false` if there is no room for it.
+    pub(in crate::proxy) fn add_beta(&mut self, beta: &str) -> bool {
+        Mend::new(MendKind::DropBeta, beta).is_some_and(|mend| self.add_lasting(&mend))
     }
 
-    /// Adds what a refusal has demanded.
-    pub(in crate::proxy) fn add(&mut self, met: &Mended, learning: Learning) {
+    /// Adds what a refusal has demanded. Returns `false` if there is no room for it.
+    pub(in crate::proxy) fn add(&mut self, met: &Mended, learning: Learning) -> bool {
+        let mut has_room = true;
         for (mend, _) in &met.made {
             match learning {
                 Learning::Once if !self.once.contains(mend) => self.once.push(mend.clone()),
                 Learning::Once => {}
-                Learning::Block | Learning::Rule => self.add_lasting(mend),
+                Learning::Block | Learning::Rule => has_room &= self.add_lasting(mend),
             }
         }
         self.is_news |= !met.blocks.is_empty();
-        self.blocks.extend(&met.blocks);
+        let room = BLOCKS_MAX.saturating_sub(self.blocks.len());
+        has_room &= met.blocks.len() <= room;
+        self.blocks.extend(met.blocks.iter().take(room));
+        has_room
     }
 
-    fn add_lasting(&mut self, mend: &Mend) {
-        if !self.lasting.contains(mend) && self.lasting.len() < MENDS_MAX {
-            self.lasting.push(mend.clone());
-            self.lasting.sort();
-            self.is_news = true;
+    /// Adds a mend for every body. Returns `false` if there is no room for it.
+    fn add_lasting(&mut self, mend: &Mend) -> bool {
+        if self.lasting.contains(mend) {
+            return true;
         }
+        if self.lasting.len() >= MENDS_MAX {
+            return false;
+        }
+        self.lasting.push(mend.clone());
+        self.lasting.sort();
+        self.is_news = true;
+        true
     }
 
     /// Returns what the success of a body with these mends proves.

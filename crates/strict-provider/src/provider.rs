@@ -276,14 +276,20 @@ impl Provider {
         if method != Method::POST {
             return refusal(format, StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
         }
-        let body = decode(headers, body).and_then(|body| serde_json::from_slice::<Value>(&body).ok());
-        let Some(body) = body else {
+        let body = decode(headers, body);
+        let mut rules = self.inner.settings.refusal_rules.iter();
+        let refused = body
+            .as_deref()
+            .and_then(|body| rules.find_map(|rule| rule.judge(body).err()));
+        if let Some(refused) = refused {
+            return refused_as(format, &refused);
+        }
+        let Some(body) = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else {
             let text = "The request body is not valid JSON: unexpected end of data";
             return refusal(format, StatusCode::BAD_REQUEST, text);
         };
         if let Err(refused) = self.judge(&endpoint, headers, &body) {
-            let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
-            return with_code(refusal(format, status, &refused.message), &refused);
+            return refused_as(format, &refused);
         }
         self.state().memory.add_accepted(format, &body);
         match endpoint.wants {
@@ -314,9 +320,6 @@ impl Provider {
     }
 
     fn judge(&self, endpoint: &Endpoint<'_>, headers: &HeaderMap, body: &Value) -> judge::Verdict {
-        for rule in &self.inner.settings.refusal_rules {
-            rule.judge(body)?;
-        }
         if let Some(id) = endpoint.conversation {
             let items = json!({"input": body["items"], "conversation": id});
             return judge::openai_responses(&items);
@@ -542,6 +545,12 @@ fn refusal(format: Format, status: StatusCode, text: &str) -> Outcome {
         status,
         payload: Payload::Json(error),
     }
+}
+
+/// Returns the answer that refuses a body.
+fn refused_as(format: Format, refused: &judge::Refusal) -> Outcome {
+    let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
+    with_code(refusal(format, status, &refused.message), refused)
 }
 
 /// Adds the provider's own code and type to an error.

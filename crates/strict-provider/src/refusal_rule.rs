@@ -18,8 +18,8 @@ pub struct RefusalRule {
 }
 
 impl RefusalRule {
-    /// Judges a body. Fails in the provider's words if the condition holds.
-    pub fn judge(&self, body: &Value) -> Result<(), Refusal> {
+    /// Judges the bytes of a body. Fails in the provider's words if the condition holds.
+    pub fn judge(&self, body: &[u8]) -> Result<(), Refusal> {
         if self.refused_if.holds(body) {
             return Err(Refusal {
                 status: self.status,
@@ -45,6 +45,7 @@ impl RefusalRule {
 /// | `type PATH KIND` | a value at the path is a `null`, `text`, `list` or `object` |
 /// | `untrimmed PATH` | a text at the path ends with a blank |
 /// | `more_than PATH NUMBER` | the path leads to more values than that |
+/// | `lone_surrogate` | a text of the body has half of a character: `\ud83d` alone |
 ///
 /// A path is a list of members with dots between them: `messages[role=assistant].content[type=thinking]`. `[*]` stands
 /// for every element of a list, `[-1]` for the last one, `[1-]` for every one but the first, `[NAME=TEXT]` for those with
@@ -68,6 +69,7 @@ enum Verb {
     Type(ValueKind),
     Untrimmed,
     MoreThan(usize),
+    LoneSurrogate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +100,18 @@ impl RefusalCondition {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let mut next = || words.next().map(str::to_owned);
-        let (verb, path) = (next().unwrap_or_default(), next().ok_or("a condition needs a path")?);
+        let verb = next().unwrap_or_default();
+        // A condition on the bytes of the body, which no parser reads.
+        if verb == "lone_surrogate" {
+            return match next() {
+                None => Ok(Self {
+                    verb: Verb::LoneSurrogate,
+                    path: Vec::new(),
+                }),
+                Some(rest) => Err(format!("what follows the verb is not understood: {rest}")),
+            };
+        }
+        let path = next().ok_or("a condition needs a path")?;
         let verb = match verb.as_str() {
             "present" => Verb::Present,
             "none" => Verb::None,
@@ -135,9 +148,18 @@ impl RefusalCondition {
         Ok(Self { verb, path })
     }
 
-    /// Returns `true` if the body is to be refused.
-    pub fn holds(&self, body: &Value) -> bool {
+    /// Returns `true` if the body is to be refused. A condition on values holds for none that is no JSON.
+    pub fn holds(&self, body: &[u8]) -> bool {
         match &self.verb {
+            Verb::LoneSurrogate => has_lone_surrogate(body),
+            _ => serde_json::from_slice(body).is_ok_and(|body| self.holds_for(&body)),
+        }
+    }
+
+    fn holds_for(&self, body: &Value) -> bool {
+        match &self.verb {
+            // Told by the bytes.
+            Verb::LoneSurrogate => false,
             Verb::Present => !self.values(body).is_empty(),
             Verb::None => self.values(body).is_empty(),
             Verb::Missing => {
@@ -234,6 +256,30 @@ impl PathStep {
             filter: Some(filter),
         })
     }
+}
+
+/// Returns `true` if the escapes of a JSON text contain half of a character.
+fn has_lone_surrogate(text: &[u8]) -> bool {
+    // The code unit of the escape at the beginning of a text.
+    let unit = |text: &[u8]| {
+        let digits = text.strip_prefix(b"\\u")?.get(..4)?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        rest = rest.get(at..).unwrap_or_default();
+        let length = match unit(rest) {
+            Some(0xD800..=0xDBFF) => match rest.get(6..).and_then(unit) {
+                Some(0xDC00..=0xDFFF) => 12,
+                _ => return true,
+            },
+            Some(0xDC00..=0xDFFF) => return true,
+            Some(_) => 6,
+            None => 2,
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    false
 }
 
 /// Returns the values that the steps lead to.

@@ -404,11 +404,15 @@ impl ProviderAnswer {
         let framing = body_framing(&head.headers);
         // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
-        let (notes, notes_items) = (log.notes_carried(), log.notes_items());
+        let (notes, notes_reasoning) = (log.notes_carried(), log.notes_reasoning());
+        let notes_items = log.notes_items();
         let new_watcher = |framing| {
             let mut watcher = Watcher::new(watched, framing);
             if notes {
                 watcher = watcher.noting_carried();
+            }
+            if notes_reasoning {
+                watcher = watcher.noting_reasoning();
             }
             if log.notes_inputs() {
                 watcher = watcher.noting_inputs();

@@ -66,6 +66,22 @@ pub(crate) const KIMI: Server = Server {
     ..DEEPSEEK
 };
 
+pub(crate) const DEEPSEEK_MESSAGES: Server = Server {
+    name: "DeepSeek's Messages",
+    wire: "anthropic-deepseek",
+    path: "/x/v1/messages",
+    ..DEEPSEEK
+};
+
+/// DeepSeek behind a gateway: only its refusal tells what it wants.
+pub(crate) const GATEWAY: Server = Server {
+    name: "a gateway to DeepSeek's Messages",
+    kind: ProviderKind::Compatible,
+    wire: "anthropic-compatible",
+    at_once: false,
+    ..DEEPSEEK_MESSAGES
+};
+
 pub(crate) const GEMINI: Server = Server {
     name: "Gemini",
     kind: ProviderKind::Gemini,
@@ -118,7 +134,16 @@ pub(crate) const CONTAINER: Server = Server {
     neutral: None,
 };
 
-pub(crate) const SERVERS: [Server; 6] = [DEEPSEEK, KIMI, GEMINI, GEMINI_CHAT, VERTEX, CONTAINER];
+pub(crate) const SERVERS: [Server; 8] = [
+    DEEPSEEK,
+    KIMI,
+    DEEPSEEK_MESSAGES,
+    GATEWAY,
+    GEMINI,
+    GEMINI_CHAT,
+    VERTEX,
+    CONTAINER,
+];
 
 impl Server {
     fn is_gemini(self) -> bool {
@@ -126,12 +151,16 @@ impl Server {
     }
 
     fn is_messages(self) -> bool {
-        self.wire == "anthropic"
+        self.wire.starts_with("anthropic")
+    }
+
+    fn wants_container(self) -> bool {
+        self.what == "container"
     }
 
     pub(crate) async fn provider(self) -> Provider {
         let wire: Wire = self.wire.parse().unwrap();
-        let rules = if self.is_messages() {
+        let rules = if self.wants_container() {
             ServerRules {
                 container: true,
                 ..ServerRules::default()
@@ -155,7 +184,11 @@ impl Server {
         if self.is_gemini() {
             return json!({"role": "model", "parts": [{"functionCall": {"id": id, "name": "f", "args": input}}]});
         }
-        if self.is_messages() {
+        if self.is_messages() && !self.wants_container() {
+            return json!({"role": "assistant", "content": [
+                {"type": "tool_use", "id": id, "name": "f", "input": input}]});
+        }
+        if self.wants_container() {
             let code = json!({"type": "server_tool_use", "id": format!("srv{id}"), "name": "code_execution",
                 "input": {"code": "f()"}});
             let caller = json!({"type": "code_execution_20260120", "tool_id": format!("srv{id}")});
@@ -197,7 +230,7 @@ impl Server {
 
     /// Returns the reply with a call.
     pub(crate) fn reply(self, id: &str, input: &Value) -> Reply {
-        if self.is_messages() {
+        if self.wants_container() {
             let call = ToolCall {
                 id: id.to_owned(),
                 name: "f".to_owned(),
@@ -218,6 +251,7 @@ impl Server {
         match (self.is_gemini(), self.what) {
             (true, _) => "/parts/0/thoughtSignature",
             (_, "thought_signature") => "/tool_calls/0/extra_content/google/thought_signature",
+            _ if self.is_messages() => "/content/0/thinking",
             _ => "/reasoning_content",
         }
     }
@@ -227,6 +261,7 @@ impl Server {
         match (self.is_gemini(), self.what) {
             (true, _) => "/candidates/0/content/parts/0/thoughtSignature",
             (_, "thought_signature") => "/choices/0/message/tool_calls/0/extra_content/google/thought_signature",
+            _ if self.is_messages() => "/content/0/thinking",
             _ => "/choices/0/message/reasoning_content",
         }
     }
@@ -238,6 +273,10 @@ impl Server {
             (_, "thought_signature") => {
                 message["tool_calls"][0]["extra_content"] = json!({"google": {"thought_signature": value}});
             }
+            _ if self.is_messages() => {
+                let block = json!({"type": "thinking", "thinking": value, "signature": "s"});
+                message["content"].as_array_mut().unwrap().insert(0, block);
+            }
             _ => message["reasoning_content"] = value.into(),
         }
     }
@@ -246,7 +285,7 @@ impl Server {
     pub(crate) fn values(self, body: &str) -> Vec<String> {
         let body: Value = serde_json::from_str(body).unwrap();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        if self.is_messages() {
+        if self.wants_container() {
             return text(body.get("container")).into_iter().collect();
         }
         let messages = body[self.history_key()].as_array().unwrap().iter();
@@ -435,6 +474,7 @@ async fn what_was_put_back_stays_through_a_restart() {
     for (server, keeps_seen) in [
         (DEEPSEEK, true),
         (KIMI, true),
+        (DEEPSEEK_MESSAGES, true),
         (GEMINI, false),
         (GEMINI_CHAT, false),
         (VERTEX, false),
@@ -484,7 +524,7 @@ async fn what_was_put_back_stays_through_a_restart() {
 /// Reasoning is content: without `keep_seen = "disk"` a restart loses it, and the neutral value takes its place.
 #[tokio::test]
 async fn lost_reasoning_becomes_the_neutral_value_on_the_refusal() {
-    for server in [DEEPSEEK, KIMI, GEMINI, GEMINI_CHAT, VERTEX] {
+    for server in [DEEPSEEK, KIMI, DEEPSEEK_MESSAGES, GATEWAY, GEMINI, GEMINI_CHAT, VERTEX] {
         let mut stage = Stage::new(server).await;
         let history = stage.work("one", &[server.user("go")], IDS[0], false).await;
         // Another process with another ledger, or a conversation that began without the proxy.
@@ -552,7 +592,7 @@ async fn a_value_goes_back_only_where_everything_fits() {
         let up = String::from_utf8(stage.provider.last().body.to_vec()).unwrap();
         assert_eq!(up, body, "{}", server.name);
         // Arguments that the client has changed are no longer those of the answer.
-        if !server.is_messages() {
+        if !server.wants_container() {
             let mut changed = history.clone();
             changed[1] = server.call(IDS[0], &json!({"of": "another"}));
             stage.provider.restart_cache();
@@ -563,7 +603,7 @@ async fn a_value_goes_back_only_where_everything_fits() {
         assert_ne!(server.values(&first.up), own, "{}", server.name);
     }
     // Another model.
-    for server in [DEEPSEEK, GEMINI] {
+    for server in [DEEPSEEK, DEEPSEEK_MESSAGES, GEMINI] {
         let stage = Stage::new(server).await;
         let history = stage.work("one", &[server.user("go")], IDS[0], false).await;
         let other = Server {
@@ -586,6 +626,8 @@ async fn nothing_goes_back_where_thinking_is_off() {
     for (server, switch) in [
         (DEEPSEEK, r#""thinking":{"type":"disabled"}"#),
         (KIMI, r#""thinking":{"type":"disabled"}"#),
+        (DEEPSEEK_MESSAGES, r#""thinking":{"type":"disabled"}"#),
+        (GATEWAY, r#""thinking":{"type":"disabled"}"#),
         (GEMINI_CHAT, r#""reasoning_effort":"none""#),
         (GEMINI, r#""generationConfig":{"thinkingConfig":{"thinkingBudget":0}}"#),
     ] {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     ledger::switchable::durable,
-    proxy::continuity::{DEEPSEEK, GEMINI, GEMINI_CHAT, KIMI, Server, Stage, VERTEX},
+    proxy::continuity::{DEEPSEEK, DEEPSEEK_MESSAGES, GATEWAY, GEMINI, GEMINI_CHAT, KIMI, Server, Stage, VERTEX},
     support::{bodies::Rng, seed::seed},
 };
 
@@ -128,7 +128,8 @@ async fn no_caller_gets_the_value_of_another() {
     let seed = seed();
     println!("SEED={seed}");
     let mut returned = 0;
-    for (number, server) in [DEEPSEEK, KIMI, GEMINI, GEMINI_CHAT, VERTEX].into_iter().enumerate() {
+    let servers = [DEEPSEEK, KIMI, DEEPSEEK_MESSAGES, GATEWAY, GEMINI, GEMINI_CHAT, VERTEX];
+    for (number, server) in servers.into_iter().enumerate() {
         let (put_back, wrong) = play_walk(server, seed + number as u64 * 1000, 60).await;
         assert!(wrong.is_empty(), "SEED={seed}, {wrong:#?}");
         returned += put_back;

@@ -112,6 +112,51 @@ async fn a_mend_is_remembered_for_its_caller_over_a_restart() {
     assert_eq!(ask(&app, &provider, CHAT, "one", &other).await, (200, vec![400, 200]));
 }
 
+/// An image that is refused with its right media type too is broken. The user's newest stays until its refusal was seen.
+#[tokio::test]
+async fn an_image_is_quoted_if_its_media_type_was_not_the_fault() {
+    let words = "messages.0.content.0.image.source.base64.data: Image does not match the provided media type image/png";
+    let provider = server(&[(words, "present messages[*].content[type=image]")]).await;
+    let app = start(&provider, |_| {}).await;
+    let image = |kind: &str, data: &str| {
+        let source = json!({"type": "base64", "media_type": kind, "data": data});
+        json!({"role": "user", "content": [{"type": "image", "source": source}]})
+    };
+    let later = [
+        json!({"role": "assistant", "content": "so"}),
+        json!({"role": "user", "content": "go"}),
+    ];
+    let body = |first: &Value, is_old: bool| {
+        let later = if is_old { &later[..] } else { &[] };
+        let messages: Vec<&Value> = std::iter::once(first).chain(later).collect();
+        json!({"model": "m", "max_tokens": 9, "messages": messages})
+    };
+    // First the media type, then the image.
+    let wrong = image("image/jpeg", "iVBORw0KGgoAAAAN");
+    assert_eq!(
+        ask(&app, &provider, MESSAGES, "one", &body(&wrong, true)).await,
+        (200, vec![400, 400, 200])
+    );
+    assert_eq!(last(&provider)["messages"][0]["content"][0]["type"], "text");
+    assert_eq!(
+        ask(&app, &provider, MESSAGES, "one", &body(&wrong, true)).await,
+        (200, vec![200])
+    );
+    // Bytes of no picture, newly from the user: the refusal first, also of the same request again.
+    let unknown = image("image/png", "PGh0bWw+");
+    for _ in 0..2 {
+        assert_eq!(
+            ask(&app, &provider, MESSAGES, "one", &body(&unknown, false)).await,
+            (400, vec![400])
+        );
+    }
+    assert_eq!(
+        ask(&app, &provider, MESSAGES, "one", &body(&unknown, true)).await,
+        (200, vec![400, 200])
+    );
+    assert_eq!(last(&provider)["messages"][0]["content"][0]["type"], "text");
+}
+
 #[tokio::test]
 async fn a_mend_that_is_switched_off_is_not_made() {
     let provider = server(&[NO_DEVELOPER]).await;

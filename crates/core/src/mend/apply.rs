@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     body::MendBody,
     candidate::{BlockHash, Candidate, MendChange},
-    kinds::{find_candidates, takes_content, word_of},
+    kinds::{find_candidates, stronger_demand, takes_content, word_of},
     mend_list::Mend,
     place, texts,
 };
@@ -18,6 +18,9 @@ use crate::{
     },
     work,
 };
+
+/// The most blocks that one refusal teaches. A history with more of them is accepted after some tries.
+const BLOCKS_MAX: usize = 256;
 
 /// A mended body.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub fn mend_body(
             let is_chosen = |candidate: &Candidate| {
                 let is_refused = candidate.hash.as_ref().is_some_and(is_refused);
                 let fits = !mend.only_refused && !is_guarded(&read, candidate, mend);
-                is_of_class(candidate, mend) && (is_refused || fits)
+                is_of_class(candidate, &mend.class) && (is_refused || fits)
             };
             let chosen: Vec<Candidate> = find_candidates(&read, mend).into_iter().filter(is_chosen).collect();
             if mended.make(mend, &read, chosen) {
@@ -88,31 +91,27 @@ pub fn meet_demand(
     is_refused: &dyn Fn(&BlockHash) -> bool,
 ) -> Result<Mended, Unreadable> {
     let mut mended = Mended::unchanged(body);
-    let Some(mut mend) = Mend::new(demand.kind, &word_of(demand)) else {
-        return Ok(mended);
-    };
     json::validate(body)?;
     let Some(read) = MendBody::read(body, wire)? else {
         return Ok(mended);
     };
-    let found = choose(&read, &mut mend, demand, ids);
-    let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
-    let (kept, chosen): (Vec<Candidate>, Vec<Candidate>) = found
-        .into_iter()
-        .partition(|candidate| is_guarded(&read, candidate, &mend) && !is_refused(candidate));
-    mended.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
-    if demand.learning == Learning::Block {
-        mended.blocks = chosen.iter().filter_map(|candidate| candidate.hash).collect();
-        mend.only_refused = true;
+    mended.meet(&read, demand, ids, is_refused);
+    if mended.made.is_empty() && mended.kept.is_empty() {
+        // What is still refused once nothing is left to correct is broken.
+        if let Some(stronger) = stronger_demand(demand) {
+            mended.meet(&read, &stronger, ids, is_refused);
+        }
     }
-    mended.make(&mend, &read, chosen);
     Ok(mended)
 }
 
-/// Returns the places at which a demanded mend acts, and limits it to their class.
-fn choose(body: &MendBody<'_>, mend: &mut Mend, demand: &Demand, ids: &[String]) -> Vec<Candidate> {
+/// Chooses the places at which a demanded mend acts.
+///
+/// Returns them with the class of objects to which the mend is limited from then on. It is empty for all classes.
+fn choose(body: &MendBody<'_>, mend: &Mend, demand: &Demand, ids: &[String]) -> (Vec<Candidate>, Box<str>) {
     let mut found = find_candidates(body, mend);
-    let indices = demand.place.as_deref().map(place::indices).unwrap_or_default();
+    let place = demand.place.as_deref();
+    let indices = place.map(place::indices).unwrap_or_default();
     let is_named = |candidate: &Candidate| {
         let path = path_of(body, candidate);
         // A place may name what the candidate is in, or what is in the candidate.
@@ -123,21 +122,8 @@ fn choose(body: &MendBody<'_>, mend: &mut Mend, demand: &Demand, ids: &[String])
     if is_by_id {
         found.retain(|candidate| ids.iter().any(|id| **id == *candidate.id));
     }
-    let names = demand.place.as_deref().map(place::names);
-    let mut named = found.iter().filter(|candidate| is_named(candidate));
-    // At a place there may be objects inside of others: its last name says which.
-    let innermost = names.iter().flatten().rev().find_map(|name| {
-        let mut named = named.clone();
-        named.find(|candidate| place::is_same_name(name, &candidate.class))
-    });
-    // What is wrong in one object is wrong in all of its class.
-    if let Some(named) = innermost.or_else(|| named.next()) {
-        mend.class = named.class.clone();
-    } else if let Some(names) = &names {
-        let class = found.iter().find(|candidate| names.contains(&&*candidate.class));
-        mend.class = class.map(|candidate| candidate.class.clone()).unwrap_or_default();
-    }
-    found.retain(|candidate| is_of_class(candidate, mend));
+    let class = named_class(&found, place.map(place::names).as_deref(), is_named);
+    found.retain(|candidate| is_of_class(candidate, &class));
     if demand.reach == MendReach::Named && !is_by_id {
         if found.iter().any(is_named) {
             found.retain(is_named);
@@ -148,11 +134,31 @@ fn choose(body: &MendBody<'_>, mend: &mut Mend, demand: &Demand, ids: &[String])
         // Which of several it is, nobody can tell.
         found.truncate(usize::from(found.len() == 1));
     }
-    found
+    (found, class)
 }
 
-fn is_of_class(candidate: &Candidate, mend: &Mend) -> bool {
-    mend.class.is_empty() || candidate.class == mend.class
+/// Returns the class of the object that a place names: what is wrong in one object is wrong in all of its class.
+///
+/// `names` are those of the place. Empty if the place names no class.
+fn named_class(found: &[Candidate], names: Option<&[&str]>, is_named: impl Fn(&Candidate) -> bool) -> Box<str> {
+    let mut named = found.iter().filter(|candidate| is_named(candidate));
+    // At a place there may be objects inside of others: its last name says which.
+    let innermost = names.into_iter().flatten().rev().find_map(|name| {
+        let mut named = named.clone();
+        named.find(|candidate| place::is_same_name(name, &candidate.class))
+    });
+    // Providers count after their own translation: then only the names of the place say what is meant.
+    let by_name = || {
+        let names = names?;
+        found.iter().find(|candidate| names.contains(&&*candidate.class))
+    };
+    let object = innermost.or_else(|| named.next()).or_else(by_name);
+    object.map(|candidate| candidate.class.clone()).unwrap_or_default()
+}
+
+/// Returns `true` if a candidate is of this class. The empty one has all.
+fn is_of_class(candidate: &Candidate, class: &str) -> bool {
+    class.is_empty() || *candidate.class == *class
 }
 
 /// Returns the indices of a candidate: its message's, that of the result around it if there is one, and its own.
@@ -170,6 +176,30 @@ fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
 }
 
 impl Mended {
+    /// Makes the mend of a demand where the refusal says.
+    fn meet(&mut self, read: &MendBody<'_>, demand: &Demand, ids: &[String], is_refused: &dyn Fn(&BlockHash) -> bool) {
+        let word = word_of(demand);
+        let Some(mend) = Mend::new(demand.kind, &word) else {
+            return;
+        };
+        let (found, class) = choose(read, &mend, demand, ids);
+        // A class is the client's own word, and may be longer than what is remembered.
+        let Some(mut mend) = Mend::of_class(demand.kind, &word, &class) else {
+            return;
+        };
+        let is_refused = |candidate: &Candidate| candidate.hash.as_ref().is_some_and(is_refused);
+        let (kept, mut chosen): (Vec<Candidate>, Vec<Candidate>) = found
+            .into_iter()
+            .partition(|candidate| is_guarded(read, candidate, &mend) && !is_refused(candidate));
+        self.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
+        if demand.learning == Learning::Block {
+            chosen.truncate(BLOCKS_MAX);
+            self.blocks = chosen.iter().filter_map(|candidate| candidate.hash).collect();
+            mend.only_refused = true;
+        }
+        self.make(&mend, read, chosen);
+    }
+
     /// Makes one mend at the chosen places of the body as it was read. Returns `false` if nothing changes.
     fn make(&mut self, mend: &Mend, read: &MendBody<'_>, chosen: Vec<Candidate>) -> bool {
         let count = chosen.len();

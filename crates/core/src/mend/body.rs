@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::candidate::BlockHash;
+use super::{call_keys::RESULT_KEYS, candidate::BlockHash};
 use crate::{
     conversation::{Role, Text},
     digest::digest_of,
@@ -183,13 +183,24 @@ impl<'b> MendBody<'b> {
         let blocks: Vec<Block<'b>> = blocks.collect();
         work::count(blocks.len());
         let inner: Vec<(usize, Span)> = match self.wire.format.history() {
-            HistoryShape::Messages => blocks
+            // A result in a result is none of the format's, and a body may have any depth.
+            HistoryShape::Messages if !of_result => blocks
                 .iter()
                 .enumerate()
                 .filter(|(_, block)| *block.kind == *b"tool_result")
                 .filter_map(|(at, block)| json.member(block.span, "content").map(|content| (at, content)))
                 .collect(),
-            HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => Vec::new(),
+            // Pictures and documents of a result stand beside its response (Gemini 3).
+            HistoryShape::Contents if !of_result => blocks
+                .iter()
+                .enumerate()
+                .filter_map(|(at, block)| {
+                    let result = RESULT_KEYS.iter().find(|key| *block.kind == *key.as_bytes())?;
+                    let parts = json.member(json.member(block.span, result)?, "parts")?;
+                    Some((at, parts))
+                })
+                .collect(),
+            HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents => Vec::new(),
         };
         self.lists.push(BlockList {
             message,

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::body::MendBody;
+use super::{
+    body::MendBody,
+    call_keys::{CALL_KEYS, RESULT_KEYS},
+};
 use crate::{conversation::Text, splice::Span, work};
-
-/// The spellings of a call and of a result in a part.
-pub(super) const CALL_KEYS: [&str; 2] = ["functionCall", "function_call"];
-pub(super) const RESULT_KEYS: [&str; 2] = ["functionResponse", "function_response"];
 
 /// Returns `true` if names and order pair the same calls and results as the ids in the parts do.
 ///

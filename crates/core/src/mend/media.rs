@@ -10,6 +10,11 @@ use crate::{
     wire::{HistoryShape, frames::decode_base64, json::JsonKind, quote::mark_label},
 };
 
+/// The beginning of every text of the proxy.
+const MARK: &[u8] = b"[antiphon:";
+/// The base64 digits with which a text of the proxy begins.
+const MARK_DIGITS: usize = 16;
+
 /// The kinds of media that a block shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
@@ -87,12 +92,14 @@ pub(super) fn read<'b>(body: &MendBody<'b>, block: &Block<'b>) -> Option<Media<'
                 [b'a', b'p', b'p', b'l', ..] | [b't', b'e', b'x', b't', b'/', ..] => MediaKind::Document,
                 _ => return None,
             };
-            Some(Media {
+            let media = Media {
                 kind,
                 said: Some(json.string_inside(said)),
                 data: data.map(|data| json.decode_string(data)),
                 labels: texts(body, [title, uri, snake_uri]),
-            })
+            };
+            // A text of the proxy stands for media that were refused before.
+            (!media.head(MARK_DIGITS).starts_with(MARK)).then_some(media)
         }
         (HistoryShape::Messages | HistoryShape::Chat | HistoryShape::Items | HistoryShape::Contents, _) => None,
     }

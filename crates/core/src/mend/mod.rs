@@ -9,6 +9,7 @@
 mod actions;
 mod apply;
 mod body;
+mod call_keys;
 mod call_order;
 mod candidate;
 mod carried;

@@ -19,7 +19,7 @@ const NAMELESS: &str = "";
 pub(super) const CALL: &str = "tool_calls";
 
 /// Members, and where they are required. Any other member may go from any object.
-const REQUIRED: [(&str, Within); 46] = [
+const REQUIRED: [(&str, Within); 47] = [
     ("role", Everywhere),
     ("type", Everywhere),
     ("content", Everywhere),
@@ -62,6 +62,7 @@ const REQUIRED: [(&str, Within); 46] = [
     ("output", Everywhere),
     ("tools", Everywhere),
     ("action", ItemsAnd(&[])),
+    ("operation", ItemsAnd(&[])),
     ("custom", Classes(&[CALL])),
     // What a block says.
     (

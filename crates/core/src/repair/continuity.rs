@@ -28,7 +28,8 @@ const NO_ARGUMENTS: &[u8] = b"{}";
 /// The values that providers want back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContinuityKind {
-    /// `reasoning_content` of an assistant message with calls (Chat Completions).
+    /// The reasoning of an assistant message with calls: `reasoning_content` (Chat Completions), or its blocks of
+    /// thinking as JSON with commas between them (Messages).
     Reasoning,
     /// The thought signature of the first call of a step (Gemini, also through Chat Completions).
     Signature,
@@ -40,7 +41,7 @@ impl ContinuityKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Reasoning, Self::Signature, Self::Container];
 
-    /// Returns the stable name, which is a metric label and the detail of a finding.
+    /// Returns the stable name, which is a metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Reasoning => "reasoning_content",
@@ -66,10 +67,29 @@ impl ContinuityKind {
         }
     }
 
+    /// Returns `true` if ids of calls may repeat where the value is wanted, so that the id alone identifies no call.
+    ///
+    /// Reasoning of Messages is wanted by servers that only speak the format, and count their calls as they like.
+    pub const fn has_reusable_ids(self, format: Format) -> bool {
+        format.has_reusable_ids()
+            || match self {
+                Self::Reasoning => true,
+                Self::Signature | Self::Container => false,
+            }
+    }
+
+    /// Returns the name of the value in a finding.
+    const fn detail(self, format: Format) -> &'static str {
+        match (self, format.history()) {
+            (Self::Reasoning, Messages) => "thinking",
+            (Self::Reasoning | Self::Signature | Self::Container, Messages | Chat | Items | Contents) => self.label(),
+        }
+    }
+
     /// Returns the documented value that stands for a lost one. `None` if there is none.
     pub const fn neutral_value(self) -> Option<&'static str> {
         match self {
-            // DeepSeek's own converter (deepseek-recipe 0.2.0) counts an empty text as present.
+            // DeepSeek's own converter (deepseek-recipe 0.2.0) counts an empty text as present, and an empty block too.
             Self::Reasoning => Some(""),
             // Google, "Thought signatures", 2026-11.
             Self::Signature => Some("skip_thought_signature_validator"),
@@ -162,7 +182,7 @@ pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Opti
     for kind in kinds {
         match (kind, format.history()) {
             (ContinuityKind::Container, Messages) => gaps.extend(search.container_gap()),
-            (ContinuityKind::Reasoning, Chat) | (ContinuityKind::Signature, Chat | Contents) => {
+            (ContinuityKind::Reasoning, Messages | Chat) | (ContinuityKind::Signature, Chat | Contents) => {
                 search.add_gaps(*kind, &mut gaps);
             }
             // The history has no such value.
@@ -180,14 +200,26 @@ pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Opti
     gaps
 }
 
-/// Returns `true` if any message has `reasoning_content` (Chat Completions).
-pub(super) fn has_reasoning_content(paired: &Paired<'_>) -> bool {
+/// Returns `true` if any message shows reasoning: `reasoning_content` (Chat Completions), or thinking (Messages).
+pub(super) fn shows_reasoning(paired: &Paired<'_>) -> bool {
     let conversation = paired.only_conversation();
     conversation.is_some_and(|conversation| {
-        let json = Json::new(conversation.body);
         let mut messages = conversation.messages.iter();
-        messages.any(|message| openai_chat::write::has_reasoning(json, message.span))
+        messages.any(|message| has_reasoning(conversation, paired.wire.format, message))
     })
+}
+
+/// Returns `true` if a message has reasoning. An empty one counts.
+fn has_reasoning(conversation: &Conversation<'_>, format: Format, message: &Message) -> bool {
+    match format.history() {
+        Messages => {
+            let mut parts = conversation.parts_of(message).iter();
+            parts.any(|part| matches!(part.kind, PartKind::Thinking))
+        }
+        Chat => openai_chat::write::has_reasoning(Json::new(conversation.body), message.span),
+        // The history has no such value.
+        Items | Contents => false,
+    }
 }
 
 /// Returns the edits that put values into the gaps of these messages. Values whose gap is not found are left out.
@@ -204,6 +236,7 @@ pub(super) fn value_edits(paired: &Paired<'_>, values: &[(usize, ContinuityKind,
         let call = first_call(conversation, found).map(|(_, part, _)| part.span);
         edits.extend(match (kind, paired.wire.format.history(), call) {
             (ContinuityKind::Reasoning, Chat, _) => Some(openai_chat::write::set_reasoning(json, found.span, value)),
+            (ContinuityKind::Reasoning, Messages, _) => anthropic::write::put_thinking(json, found.span, value),
             (ContinuityKind::Signature, Chat, Some(call)) => Some(openai_chat::write::set_signature(json, call, value)),
             (ContinuityKind::Signature, Contents, Some(call)) => Some(gemini::write::set_signature(json, call, value)),
             (ContinuityKind::Container, Messages, _) => anthropic::write::set_container(json, value),
@@ -233,21 +266,25 @@ struct GapSearch<'c> {
 impl GapSearch<'_> {
     /// Adds the gaps of assistant messages with calls.
     fn add_gaps(&self, kind: ContinuityKind, gaps: &mut Vec<ContinuityGap>) {
-        let mut is_after_assistant = false;
+        let (mut is_after_assistant, mut is_settled) = (false, false);
         for (index, message) in self.conversation.messages.iter().enumerate() {
             work::count(1);
             let is_assistant = message.role == Role::Assistant;
             // Two contents of the model in a row are one step, whose first call stands in the first of them.
             let is_step = is_assistant && !(is_after_assistant && self.merges_messages);
             is_after_assistant = is_assistant;
-            let first = first_call(self.conversation, message).filter(|_| is_step);
+            // The reasoning of a step may stand in an earlier message of it than the first call.
+            is_settled &= !is_step;
+            if is_assistant && kind == ContinuityKind::Reasoning {
+                is_settled |= has_reasoning(self.conversation, self.format, message);
+            }
+            let first = first_call(self.conversation, message).filter(|_| is_assistant);
             let Some((ordinal, part, call)) = first else { continue };
             let lacks = match kind {
                 ContinuityKind::Reasoning => {
-                    !self.is_made_without_thinking(message)
-                        && !openai_chat::write::has_reasoning(self.json, message.span)
+                    !std::mem::replace(&mut is_settled, true) && !self.is_made_without_thinking(message)
                 }
-                ContinuityKind::Signature => !self.is_signed(message),
+                ContinuityKind::Signature => is_step && !self.is_signed(message),
                 // Not a value of a single message: `container_gap` finds it.
                 ContinuityKind::Container => false,
             };
@@ -308,7 +345,7 @@ impl GapSearch<'_> {
         let CallDetails { name, input, .. } = self.format.call_details(self.conversation.body, part.span);
         let tool = name.map(|name| self.json.decode_string(name)).unwrap_or_default();
         let input = input.map_or(NO_ARGUMENTS, |input| self.json.bytes(input));
-        let has_reusable_ids = self.format.has_reusable_ids();
+        let has_reusable_ids = kind.has_reusable_ids(self.format);
         let is_reusable = has_reusable_ids && !is_strong(&call.id, &tool);
         let identity = CarriedIdentity {
             id: &call.id,
@@ -329,7 +366,7 @@ impl GapSearch<'_> {
                 part: (kind != ContinuityKind::Reasoning).then_some(ordinal),
                 id: String::from_utf8_lossy(&call.id).into_owned(),
                 within: String::new(),
-                detail: Some(kind.label()),
+                detail: Some(kind.detail(self.format)),
             },
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ContinuityKind, RepairPolicy,
-    continuity::{continuity_gaps, has_reasoning_content},
+    continuity::{continuity_gaps, shows_reasoning},
     parsed::{PairingContext, parse},
 };
 use crate::{
@@ -24,12 +24,14 @@ impl ContinuityRules {
     pub const fn kinds(self) -> &'static [ContinuityKind] {
         use ContinuityKind::{Container, Reasoning, Signature};
         match (self.wire.format, self.wire.dialect) {
-            (Format::OpenAiChat, Dialect::DeepSeek) => &[Reasoning],
+            (Format::OpenAiChat | Format::Anthropic, Dialect::DeepSeek) => &[Reasoning],
             (Format::OpenAiChat, Dialect::Compatible) if self.is_google => &[Signature],
             // Kimi, and gateways to any provider.
             (Format::OpenAiChat, Dialect::Compatible) => &[Reasoning, Signature],
             (Format::Gemini, _) => &[Signature],
-            (Format::Anthropic, Dialect::Standard | Dialect::Compatible) => &[Container],
+            (Format::Anthropic, Dialect::Standard) => &[Container],
+            // Gateways to any provider.
+            (Format::Anthropic, Dialect::Compatible) => &[Reasoning, Container],
             (Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses, _) => &[],
         }
     }
@@ -37,7 +39,7 @@ impl ContinuityRules {
     /// Returns `true` if the provider documents that it wants the value back, so that no refusal needs to teach it.
     pub fn is_documented(self, model: &str, kind: ContinuityKind) -> bool {
         match kind {
-            // DeepSeek, "Thinking mode", 2026-11; deepseek-recipe 0.2.0.
+            // DeepSeek, "Thinking mode", 2026-11; deepseek-recipe 0.2.0, for Messages too.
             ContinuityKind::Reasoning => matches!(self.wire.dialect, Dialect::DeepSeek),
             // Google, "Thought signatures", 2026-11: required from Gemini 3 on.
             ContinuityKind::Signature => (self.wire.format.is_gemini_only() || self.is_google) && is_gemini_3(model),
@@ -79,7 +81,7 @@ pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Los
     // since the search passes over the whole history.
     let mut has_reasoning = None;
     let mut shows_use = |kind: ContinuityKind| match kind {
-        ContinuityKind::Reasoning => *has_reasoning.get_or_insert_with(|| has_reasoning_content(&paired)),
+        ContinuityKind::Reasoning => *has_reasoning.get_or_insert_with(|| shows_reasoning(&paired)),
         // Bodies of the Gemini API name no model.
         ContinuityKind::Signature => is_gemini_3(&model) || (model.is_empty() && wire.format.is_gemini_only()),
         ContinuityKind::Container => true,

@@ -42,6 +42,8 @@ fn is_model_switch(json: Json<'_>, key: &[u8], value: Span) -> bool {
     match key {
         // Anthropic, DeepSeek ("Thinking mode", 2026-11), Kimi and GLM.
         b"thinking" => says(json, value, "type", b"disabled"),
+        // DeepSeek's Messages (deepseek-recipe 0.2.0).
+        b"output_config" => says(json, value, "effort", b"none"),
         // Qwen (DashScope, "Deep thinking", 2026-11).
         b"enable_thinking" => json.bytes(value) == b"false",
         // OpenAI, xAI, and Gemini through Chat Completions.
@@ -89,6 +91,8 @@ mod tests {
             (chat, r#"{"reasoning_effort":"none"}"#, true),
             (chat, r#"{"reasoning_effort":"low"}"#, false),
             (chat, r#"{"reasoning":{"enabled":false}}"#, true),
+            (Format::Anthropic, r#"{"output_config":{"effort":"none"}}"#, true),
+            (Format::Anthropic, r#"{"output_config":{"effort":"high"}}"#, false),
             (chat, r#"{"reasoning":{"effort":"none"}}"#, true),
             (chat, r#"{"chat_template_kwargs":{"enable_thinking":false}}"#, true),
             (chat, r#"{"chat_template_kwargs":{"thinking":true}}"#, false),

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use antiphon_core::{
-    mend::{meet_demand, mend_body},
+    mend::{Mend, meet_demand, mend_body},
     wire::{Demand, Learning, MendKind, MendReach, Wire},
 };
 use bytes::Bytes;
@@ -129,7 +129,7 @@ fn no_mend_changes_a_body_that_it_does_not_fit() {
     for (wire, body) in bodies {
         let (wire, body): (Wire, Bytes) = (wire.parse().unwrap(), body.into());
         for kind in MendKind::all() {
-            let mend = antiphon_core::mend::Mend::new(kind, "word").unwrap();
+            let mend = Mend::new(kind, "word").unwrap();
             let mended = mend_body(&body, wire, &[mend], &none).unwrap();
             assert!(mended.made.is_empty(), "{kind:?}: {mended:?}");
         }
@@ -183,4 +183,84 @@ fn the_steps_of_a_mend_grow_with_the_body() {
             assert!(large <= small * 12 + 4_000, "{}: {small}, {large}", case.name);
         }
     }
+}
+
+/// A body may have any depth: blocks of results in results are not read as blocks.
+#[test]
+fn a_deep_body_is_read_without_recursion() {
+    let none = |_: &[u8; 32]| false;
+    let open = r#"{"type":"tool_result","tool_use_id":"t","extra":1,"content":["#;
+    let depth = 20_000;
+    let nested = open.repeat(depth) + &"]}".repeat(depth);
+    let body = Bytes::from(format!(r#"{{"messages":[{{"role":"user","content":[{nested}]}}]}}"#));
+    let demand = demand_of(&MendCase {
+        name: "deep".to_owned(),
+        wire: "anthropic".to_owned(),
+        mend: "drop_member extra".to_owned(),
+        place: None,
+        quoted: None,
+        numbers: Vec::new(),
+        ids: Vec::new(),
+        fits: None,
+        before: String::new(),
+        after: None,
+        once: false,
+    });
+    for kind in [MendKind::DropMember, MendKind::QuoteBlock, MendKind::LimitMarkers] {
+        let demand = Demand { kind, ..demand.clone() };
+        let mended = meet_demand(&body, "anthropic".parse().unwrap(), &demand, &[], &none).unwrap();
+        // Of the outer result, and of the one in it.
+        let count = if kind == MendKind::DropMember { 2 } else { 0 };
+        let made: usize = mended.made.iter().map(|(_, count)| count).sum();
+        assert_eq!(made, count, "{kind:?}");
+    }
+}
+
+/// What is remembered of a mend is bounded, also where the client has chosen its words.
+#[test]
+fn a_class_that_is_too_long_to_be_remembered_is_not_mended() {
+    let none = |_: &[u8; 32]| false;
+    let mended = |kind: &str| {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"{kind}","extra":1}}]}}]}}"#);
+        let demand = Demand {
+            row: "row".into(),
+            kind: MendKind::DropMember,
+            word: Some("extra".into()),
+            place: Some("messages.0.content.0.extra".into()),
+            name: None,
+            numbers: Vec::new(),
+            reach: MendReach::All,
+            learning: Learning::Rule,
+        };
+        let mended = meet_demand(&body.into(), Wire::ANTHROPIC, &demand, &[], &none).unwrap();
+        let mends: Vec<Mend> = mended.made.into_iter().map(|(mend, _)| mend).collect();
+        assert_eq!(Mend::read_list(&Mend::write_list(&mends)), Some(mends.clone()));
+        mends.len()
+    };
+    assert_eq!((mended(&"x".repeat(128)), mended(&"x".repeat(129))), (1, 0));
+}
+
+/// A refusal of every image of a long history teaches a bounded number of blocks.
+#[test]
+fn one_refusal_teaches_a_bounded_number_of_blocks() {
+    let none = |_: &[u8; 32]| false;
+    let image = |at: usize| format!(r#"{{"type":"image","source":{{"type":"file","file_id":"f{at}"}}}}"#);
+    let images = (0..1_000).map(image).collect::<Vec<_>>().join(",");
+    let rest = r#"{"role":"assistant","content":"so"},{"role":"user","content":"go"}"#;
+    let body = format!(r#"{{"messages":[{{"role":"user","content":[{images}]}},{rest}]}}"#);
+    let demand = Demand {
+        row: "row".into(),
+        kind: MendKind::QuoteBlock,
+        word: Some("image".into()),
+        place: None,
+        name: None,
+        numbers: Vec::new(),
+        reach: MendReach::All,
+        learning: Learning::Block,
+    };
+    let mended = meet_demand(&body.into(), Wire::ANTHROPIC, &demand, &[], &none).unwrap();
+    assert_eq!((mended.blocks.len(), mended.made[0].1), (256, 256));
+    // The next try reaches the next ones.
+    let again = meet_demand(&mended.body, Wire::ANTHROPIC, &demand, &[], &none).unwrap();
+    assert!(again.blocks.iter().all(|block| !mended.blocks.contains(block)));
 }

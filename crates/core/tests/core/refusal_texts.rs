@@ -492,7 +492,7 @@ fn repairs_of_demands_begin_with_what_the_provider_refuses() {
     for row in ROWS.iter().filter(|row| row.fault == "demand") {
         let Some(texts) = &row.repair else { continue };
         let condition = RefusalCondition::parse(&texts.refused_if).unwrap();
-        let holds = |body: &str| condition.holds(&serde_json::from_str(body).unwrap());
+        let holds = |body: &str| condition.holds(body.as_bytes());
         if !holds(&texts.before) {
             faults.push(format!("{}: the server accepts `before`", row.name));
         }

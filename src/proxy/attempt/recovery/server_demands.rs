@@ -45,11 +45,14 @@ impl Recovery for ServerDemands {
         let mut mends = base.sent.mends.clone();
         if demand.kind == MendKind::DropBeta {
             let beta = demand.word.as_deref().filter(|beta| has_beta(exchange.headers, beta))?;
-            mends.add_beta(beta);
+            if !mends.add_beta(beta) {
+                return None;
+            }
             return propose_with(mends, refusal, exchange);
         }
         let sent = one_piece(&history.finished(path, &base.sent.body));
-        let digest = digest_of([&sent[..]]);
+        // Of the client's own bytes: what the proxy adds or mends in them may differ when they are sent again.
+        let digest = digest_of([&base.sent.plain[..]]);
         let is_refused = |block: &BlockHash| {
             base.sent.mends.has_block(block)
                 || path.facts.is_refused_block(scope, block)
@@ -60,11 +63,11 @@ impl Recovery for ServerDemands {
         for block in &met.kept {
             limits.note_told(scope, block, digest);
         }
-        if met.made.is_empty() || met.body == sent {
+        // Without room for the mend the resend would be the same body.
+        if met.made.is_empty() || met.body == sent || !mends.add(&met, demand.learning) {
             limits.note_vain(scope, &demand.row);
             return None;
         }
-        mends.add(&met, demand.learning);
         propose_with(mends, refusal, exchange)
     }
 }

@@ -3,7 +3,8 @@
 use crate::{
     mend::{
         body::MendBody,
-        call_order::{CALL_KEYS, RESULT_KEYS, inner_object, pairs_without_ids},
+        call_keys::{CALL_KEYS, RESULT_KEYS},
+        call_order::{inner_object, pairs_without_ids},
         candidate::{BlockPlace, Candidate, MendChange},
         required_members::{CALL, is_required},
     },

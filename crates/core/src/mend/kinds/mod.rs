@@ -21,7 +21,7 @@ mod thinking_off;
 mod trim_end;
 
 use super::{body::MendBody, candidate::Candidate, mend_list::Mend};
-use crate::wire::{Demand, MendKind};
+use crate::wire::{Demand, Learning, MendKind, MendReach};
 
 /// Returns the places in a body that a mend fits.
 pub(super) fn find_candidates(body: &MendBody<'_>, mend: &Mend) -> Vec<Candidate> {
@@ -62,6 +62,19 @@ pub(super) fn word_of(demand: &Demand) -> Box<str> {
         MendKind::LowerMaxTokens if word.is_empty() => lower_max_tokens::word_of(&demand.numbers),
         _ => word.into(),
     }
+}
+
+/// Returns the demand that holds if the mend of another fits nowhere. `None` if there is none.
+///
+/// An image whose bytes are of no known picture, or that is refused with the right media type too, is broken.
+pub(super) fn stronger_demand(demand: &Demand) -> Option<Demand> {
+    (demand.kind == MendKind::MediaType).then(|| Demand {
+        kind: MendKind::QuoteBlock,
+        word: Some(quote_block::BROKEN_IMAGE.into()),
+        reach: MendReach::Named,
+        learning: Learning::Block,
+        ..demand.clone()
+    })
 }
 
 /// Returns `true` if a mend takes away what somebody has said.

@@ -4,7 +4,7 @@ use crate::{
     mend::{
         body::MendBody,
         candidate::{BlockPlace, Candidate, MendChange},
-        marked_block::{candidate, quote},
+        marked_block::{candidate, quote, quote_media},
         media::{self, Media, MediaKind},
         pixels, server_pairs, texts,
     },
@@ -13,6 +13,8 @@ use crate::{
     work,
 };
 
+/// Images that a provider cannot read.
+pub(super) const BROKEN_IMAGE: &str = "broken_image";
 /// Images without data.
 pub(super) const EMPTY_IMAGE: &str = "empty_image";
 /// Images with a side of more pixels than the number behind the word.
@@ -42,7 +44,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, word: &str) -> Vec<Candidate> {
     };
     match kind {
         // Which of several images is broken, the refusal says or nobody.
-        "image" | "broken_image" => find_media(body, |media| media.kind == MediaKind::Image),
+        "image" | BROKEN_IMAGE => find_media(body, |media| media.kind == MediaKind::Image),
         EMPTY_IMAGE => find_media(body, |media| media.kind == MediaKind::Image && media.is_empty()),
         LARGE_IMAGE => find_media(body, |media| media.kind == MediaKind::Image && is_large(media)),
         "document" => find_media(body, |media| media.kind == MediaKind::Document),
@@ -59,7 +61,7 @@ fn find_media(body: &MendBody<'_>, is_meant: impl Fn(&Media<'_>) -> bool) -> Vec
         work::count(blocks.blocks.len());
         for (at, block) in blocks.blocks.iter().enumerate() {
             if let Some(media) = media::read(body, block).filter(|media| is_meant(media)) {
-                let edit = quote(body, blocks.message, block.span, vec![Piece::Made(media.mark(body))]);
+                let edit = quote_media(body, blocks, block, media.mark(body));
                 found.push(candidate(body, BlockPlace { list, at }, vec![edit]));
             }
         }

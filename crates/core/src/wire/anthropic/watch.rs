@@ -2,14 +2,17 @@
 //!
 //! Types: anthropic-sdk-python, 2026-08-07. The start event of a block contains everything but its content.
 
+use std::fmt;
+
 use crate::{
     conversation::Text,
     wire::{
         Unreadable,
+        anthropic::write::write_thinking,
         facts::{
-            self, AnswerErrorFields, CallInput, CarriedCall, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase,
-            ServerTool, bounded_text, non_empty_text, read_count, read_elements, read_member_text, read_members,
-            read_object, skip_value,
+            self, AnswerErrorFields, CARRIED_BYTES_MAX, CallInput, CarriedCall, END_WALK, EmittedCall, EventActivity,
+            Facts, OutputPhase, ServerTool, bounded_text, non_empty_text, read_count, read_elements, read_member_text,
+            read_members, read_object, skip_value,
         },
         json::Cursor,
     },
@@ -37,6 +40,43 @@ pub(crate) struct AnthropicEventReader {
     compaction_at: Option<u64>,
     /// The index of a call's block whose arguments are noted.
     open_call: Option<u64>,
+    /// The same of the call to which carried reasoning belongs.
+    carried_call: Option<u64>,
+    /// The open block of thinking, if reasoning is noted.
+    thinking: Option<OpenThinking>,
+}
+
+/// A block of thinking whose pieces still come.
+#[derive(Clone, Default)]
+struct OpenThinking {
+    index: Option<u64>,
+    text: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl fmt::Debug for OpenThinking {
+    // It is content, which never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenThinking({} bytes)", self.text.len())
+    }
+}
+
+impl OpenThinking {
+    /// Adds pieces. Returns `false` if the block is too long to be noted.
+    fn add_pieces(&mut self, text: &[u8], signature: &[u8]) -> bool {
+        self.text.extend_from_slice(text);
+        self.signature.extend_from_slice(signature);
+        self.text.len().saturating_add(self.signature.len()) <= CARRIED_BYTES_MAX
+    }
+
+    /// Notes the block, which has ended.
+    fn note_end(self, facts: &mut Facts) {
+        match (String::from_utf8(self.text), String::from_utf8(self.signature)) {
+            (Ok(text), Ok(signature)) => facts.carried.add_thinking_block(&write_thinking(&text, &signature)),
+            // A lone surrogate cannot be written again in the same way, and a part of the thinking must not be put back.
+            _ => facts.carried.give_up(),
+        }
+    }
 }
 
 /// The members of an event that facts come from.
@@ -47,6 +87,10 @@ struct AnthropicEvent<'a> {
     index: Option<u64>,
     /// A piece of the arguments of a call.
     partial_json: Text<'a>,
+    /// A piece of thinking.
+    thinking: Text<'a>,
+    /// A piece of the signature of thinking.
+    signature: Text<'a>,
     block: StartedBlock<'a>,
     error: AnswerErrorFields<'a>,
 }
@@ -55,12 +99,12 @@ impl AnthropicEventReader {
     /// Reads the data of one event called `name`.
     pub(crate) fn read_event(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
         let mut top = AnthropicEvent::default();
-        let notes_input = self.open_call.is_some();
+        let reads_deltas = !self.skips_deltas();
         read_object(data, |cursor, key| match key {
             b"type" => {
                 top.kind = cursor.read_text()?;
                 // The text of a delta may be long, and is of no interest.
-                if *top.kind == *b"content_block_delta" && !notes_input {
+                if *top.kind == *b"content_block_delta" && !reads_deltas {
                     END_WALK
                 } else {
                     Ok(())
@@ -74,7 +118,9 @@ impl AnthropicEventReader {
                 _ => read_message_member(key, cursor, facts),
             }),
             b"delta" => read_members(cursor, |cursor, key| match key {
-                b"partial_json" if notes_input => cursor.read_text().map(|piece| top.partial_json = piece),
+                b"partial_json" if reads_deltas => cursor.read_text().map(|piece| top.partial_json = piece),
+                b"thinking" if reads_deltas => cursor.read_text().map(|piece| top.thinking = piece),
+                b"signature" if reads_deltas => cursor.read_text().map(|piece| top.signature = piece),
                 _ => read_message_member(key, cursor, facts),
             }),
             b"error" => top.error.read_error(cursor),
@@ -85,9 +131,15 @@ impl AnthropicEventReader {
         match kind {
             b"ping" => return EventActivity::Heartbeat,
             b"content_block_start" => self.start_block(&top, facts),
-            b"content_block_delta" => self.add_input(&top, facts),
+            b"content_block_delta" => {
+                self.add_input(&top, facts);
+                self.add_thinking(&top, facts);
+            }
             b"content_block_stop" => self.stop_block(top.index, facts),
-            b"message_stop" => facts.terminal = true,
+            b"message_stop" => {
+                self.end_thinking(facts);
+                facts.terminal = true;
+            }
             // The answer is one message and no stream.
             b"message" => {
                 facts::note_answer_id(facts, &top.id);
@@ -102,9 +154,25 @@ impl AnthropicEventReader {
         EventActivity::Progress
     }
 
-    /// Returns `true` if no call is open whose arguments are noted.
+    /// Returns `true` if no block is open whose deltas are noted.
     pub(crate) const fn skips_deltas(&self) -> bool {
-        self.open_call.is_none()
+        self.open_call.is_none() && self.carried_call.is_none() && self.thinking.is_none()
+    }
+
+    /// Adds pieces to the open block of thinking.
+    fn add_thinking(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
+        let open = self.thinking.as_mut().filter(|open| open.index == top.index);
+        if open.is_some_and(|open| !open.add_pieces(&top.thinking, &top.signature)) {
+            self.thinking = None;
+            facts.carried.give_up();
+        }
+    }
+
+    /// Ends the open block of thinking, if there is one.
+    fn end_thinking(&mut self, facts: &mut Facts) {
+        if let Some(open) = self.thinking.take() {
+            open.note_end(facts);
+        }
     }
 
     /// Adds a piece to the arguments of the open call.
@@ -119,19 +187,34 @@ impl AnthropicEventReader {
             }
             call.input.add_text(&top.partial_json);
         }
+        if self.carried_call.is_some() && self.carried_call == top.index {
+            facts.carried.add_call(CarriedCall {
+                index: top.index,
+                arguments: top.partial_json.to_vec(),
+                ..CarriedCall::default()
+            });
+        }
     }
 
     /// Notes a block that starts, and remembers its index if it stays open.
     fn start_block(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
-        let listed = facts.calls.list.len();
+        // Some servers do not end a block.
+        self.end_thinking(facts);
+        let (listed, had_call) = (facts.calls.list.len(), facts.carried.call().is_some());
         self.start_phase(top, facts);
         let is_new_call = facts.calls.notes_inputs && facts.calls.list.len() > listed;
         self.open_call = top.index.filter(|_| is_new_call);
+        let is_first_call = !had_call && facts.carried.call().is_some();
+        self.carried_call = top.index.filter(|_| is_first_call);
+        self.thinking = top.block.thinking_of(facts).map(|open| OpenThinking {
+            index: top.index,
+            ..open
+        });
     }
 
     /// Notes a block that starts, and remembers the index of a phase that it keeps open.
     fn start_phase(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
-        match top.block.note_block(facts) {
+        match top.block.note_block(top.index, facts) {
             Some(OpenBlock::Reasoning) => self.reasoning_at = top.index,
             Some(OpenBlock::Compaction) => self.compaction_at = top.index,
             None => {}
@@ -141,6 +224,10 @@ impl AnthropicEventReader {
     /// Notes the end of the block at `index`.
     fn stop_block(&mut self, index: Option<u64>, facts: &mut Facts) {
         self.open_call = self.open_call.filter(|at| index != Some(*at));
+        self.carried_call = self.carried_call.filter(|at| index != Some(*at));
+        if self.thinking.as_ref().is_some_and(|open| open.index == index) {
+            self.end_thinking(facts);
+        }
         for (phase, at) in [
             (&mut facts.reasoning, self.reasoning_at),
             (&mut facts.compaction, self.compaction_at),
@@ -180,7 +267,10 @@ fn read_message_member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -
         b"content" => read_elements(cursor, |cursor| {
             let mut block = StartedBlock::default();
             let read = read_members(cursor, |cursor, key| block.read_member(key, cursor));
-            match block.note_block(facts) {
+            if let Some(thinking) = block.thinking_of(facts) {
+                thinking.note_end(facts);
+            }
+            match block.note_block(None, facts) {
                 Some(OpenBlock::Reasoning) => facts.reasoning = OutputPhase::Over,
                 Some(OpenBlock::Compaction) => facts.compaction = OutputPhase::Over,
                 None => {}
@@ -207,6 +297,8 @@ struct StartedBlock<'a> {
     tool_use_id: Text<'a>,
     /// The `input` as JSON.
     input: &'a [u8],
+    thinking: Text<'a>,
+    signature: Text<'a>,
     called_by_code: bool,
 }
 
@@ -218,6 +310,8 @@ impl<'a> StartedBlock<'a> {
             b"name" => self.name = cursor.read_text()?,
             b"tool_use_id" => self.tool_use_id = cursor.read_text()?,
             b"input" => self.input = cursor.skip_bytes()?,
+            b"thinking" => self.thinking = cursor.read_text()?,
+            b"signature" => self.signature = cursor.read_text()?,
             // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
             b"caller" => read_members(cursor, |cursor, key| {
                 self.called_by_code |= key == b"tool_id";
@@ -228,18 +322,43 @@ impl<'a> StartedBlock<'a> {
         Ok(())
     }
 
-    /// Notes the block. Returns the phase that it keeps open.
-    fn note_block(&self, facts: &mut Facts) -> Option<OpenBlock> {
+    /// Returns the block if it is one of thinking, and reasoning is noted.
+    fn thinking_of(&self, facts: &Facts) -> Option<OpenThinking> {
+        let is_noted = *self.kind == *b"thinking" && facts.carried.wants_reasoning();
+        is_noted.then(|| OpenThinking {
+            index: None,
+            text: self.thinking.to_vec(),
+            signature: self.signature.to_vec(),
+        })
+    }
+
+    /// Notes the values that belong to the call of this block, which is the block at `index` of a stream.
+    fn note_carried(&self, index: Option<u64>, facts: &mut Facts) {
+        let call = CarriedCall {
+            id: self.id.to_vec(),
+            name: self.name.to_vec(),
+            ..CarriedCall::default()
+        };
+        if facts.carried.wants_reasoning() {
+            // A stream begins the input with an empty object, which the first piece replaces.
+            let is_empty = self.input.iter().all(|byte| b"{} \t\r\n".contains(byte));
+            facts.carried.add_call(CarriedCall {
+                arguments: if is_empty { Vec::new() } else { self.input.to_vec() },
+                index,
+                ..call.clone()
+            });
+        }
+        // Only calls of code need the container, and ids identify such a call by themselves.
+        if self.called_by_code && facts.carried.is_wanted() {
+            facts.carried.add_code_call(call);
+        }
+    }
+
+    /// Notes the block at `index` of a stream. Returns the phase that it keeps open.
+    fn note_block(&self, index: Option<u64>, facts: &mut Facts) -> Option<OpenBlock> {
         match self.kind.as_ref() {
             b"tool_use" => {
-                // Only calls of code need the container, and ids of this format identify a call by themselves.
-                if self.called_by_code && facts.carried.is_wanted() {
-                    facts.carried.add_call(CarriedCall {
-                        id: self.id.to_vec(),
-                        name: self.name.to_vec(),
-                        ..CarriedCall::default()
-                    });
-                }
+                self.note_carried(index, facts);
                 let mut input = CallInput::default();
                 if facts.calls.notes_inputs {
                     input.set_json(self.input);

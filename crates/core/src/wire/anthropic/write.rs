@@ -71,6 +71,33 @@ pub(crate) fn drop_bound_thinking(json: Json<'_>) -> Option<Edit> {
     free.then(|| json.set_member(thinking, "block_binding", vec![Piece::Constant(BINDING)]))
 }
 
+/// Writes a block of thinking.
+pub(crate) fn write_thinking(text: &str, signature: &str) -> String {
+    let (text, signature) = (json::quote_string(text), json::quote_string(signature));
+    format!(r#"{{"type":"thinking","thinking":{text},"signature":{signature}}}"#)
+}
+
+/// Puts blocks of thinking in front of the content of the message at `span`. Without any, an empty one.
+///
+/// `blocks` is JSON, with commas between them. `None` if it is not, or if the content is no list with a block.
+pub(crate) fn put_thinking(json: Json<'_>, span: Span, blocks: &str) -> Option<Edit> {
+    let content = json.member(span, "content")?;
+    if json.kind(content) != JsonKind::Array || json.is_empty(content) {
+        return None;
+    }
+    let mut front = if blocks.is_empty() {
+        write_thinking("", "")
+    } else {
+        blocks.to_owned()
+    };
+    json::validate(format!("[{front}]").as_bytes()).ok()?;
+    front.push(',');
+    Some(Edit {
+        span: Span::at(content.start.saturating_add(1)),
+        pieces: vec![Piece::Made(front)],
+    })
+}
+
 /// Returns `true` if the body names no container. A container without an id is a new one.
 pub(crate) fn lacks_container(json: Json<'_>) -> bool {
     let Ok(root) = json.root_span() else { return false };

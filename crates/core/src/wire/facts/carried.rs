@@ -1,6 +1,7 @@
 //! Values of an answer that its provider wants back: reasoning, a thought signature, or a container.
 //!
-//! All of it belongs to the first call of the answer. It is noted only if asked for, bounded, and never shown.
+//! A container belongs to the first call of code, the rest to the first call of the answer. All of it is noted only if
+//! asked for, bounded, and never shown.
 
 use std::fmt;
 
@@ -14,15 +15,18 @@ const CONTAINER_BYTES_MAX: usize = 256;
 pub struct CarriedFacts {
     /// Set if the carried values are noted at all.
     is_wanted: bool,
+    /// Set if the reasoning is noted too.
+    wants_reasoning: bool,
     /// Set once the answer has carried more than [`CARRIED_BYTES_MAX`]. Half a value must not be put back.
     is_too_long: bool,
     bytes: usize,
     reasoning: Vec<u8>,
     call: Option<CarriedCall>,
+    code_call: Option<CarriedCall>,
     container: Option<Box<str>>,
 }
 
-/// The first call of an answer. In Messages: the first call that code at the provider makes.
+/// The first call of an answer, or the first that code at the provider makes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CarriedCall {
     /// The id; empty if the provider gave none.
@@ -63,6 +67,16 @@ impl CarriedFacts {
         self.is_wanted = true;
     }
 
+    /// Makes the readers note the reasoning too.
+    pub(crate) const fn set_reasoning_wanted(&mut self) {
+        (self.is_wanted, self.wants_reasoning) = (true, true);
+    }
+
+    /// Returns `true` if the readers note the reasoning.
+    pub(crate) const fn wants_reasoning(&self) -> bool {
+        self.wants_reasoning
+    }
+
     /// Returns `true` if the readers note the carried values.
     pub(crate) const fn is_wanted(&self) -> bool {
         self.is_wanted
@@ -71,7 +85,8 @@ impl CarriedFacts {
     /// Drops everything: the answer cannot be read as a whole.
     pub(crate) fn give_up(&mut self) {
         self.is_too_long = true;
-        (self.reasoning, self.call, self.container) = (Vec::new(), None, None);
+        (self.reasoning, self.container) = (Vec::new(), None);
+        (self.call, self.code_call) = (None, None);
     }
 
     /// Returns `true` if `more` bytes may be added, and counts them. Gives up otherwise.
@@ -85,9 +100,17 @@ impl CarriedFacts {
 
     /// Adds a piece of reasoning.
     pub(crate) fn add_reasoning(&mut self, text: &[u8]) {
-        if self.takes_bytes(text.len()) {
+        if self.wants_reasoning && self.takes_bytes(text.len()) {
             self.reasoning.extend_from_slice(text);
         }
+    }
+
+    /// Adds a block of thinking, as JSON. Blocks have commas between them, as in a list.
+    pub(crate) fn add_thinking_block(&mut self, block: &str) {
+        if !self.reasoning.is_empty() {
+            self.add_reasoning(b",");
+        }
+        self.add_reasoning(block.as_bytes());
     }
 
     /// Stores the id of the container.
@@ -121,12 +144,26 @@ impl CarriedFacts {
         }
     }
 
+    /// Adds a call that code at the provider makes. Only the first one of the answer is stored.
+    pub(crate) fn add_code_call(&mut self, call: CarriedCall) {
+        if self.code_call.is_none() && self.takes_bytes(call.byte_len()) {
+            self.code_call = Some(call);
+        }
+    }
+
+    /// Returns the first call that code at the provider makes. `None` if there is none, or the answer is too long.
+    pub const fn code_call(&self) -> Option<&CarriedCall> {
+        self.code_call.as_ref()
+    }
+
     /// Returns the first call. `None` if the answer has none, or is too long.
     pub const fn call(&self) -> Option<&CarriedCall> {
         self.call.as_ref()
     }
 
     /// Returns the reasoning; empty if there was none. `None` if it is no text that JSON can contain.
+    ///
+    /// In Messages these are the blocks of thinking as JSON, with commas between them.
     pub fn reasoning(&self) -> Option<&str> {
         // A lone surrogate cannot be written again in the same way.
         std::str::from_utf8(&self.reasoning).ok()

@@ -79,10 +79,9 @@ struct WantedStrings {
 
 impl WantedStrings {
     const fn of(facts: &Facts) -> Self {
-        let reasoning = facts.carried.is_wanted();
         Self {
-            reasoning,
-            arguments: reasoning || facts.calls.notes_inputs,
+            reasoning: facts.carried.wants_reasoning(),
+            arguments: facts.carried.is_wanted() || facts.calls.notes_inputs,
         }
     }
 }

@@ -93,10 +93,17 @@ impl Watcher {
         }
     }
 
-    /// Makes the watcher note what the provider wants back: reasoning, signatures and containers.
+    /// Makes the watcher note what the provider wants back, apart from reasoning: signatures and containers.
     #[must_use]
     pub const fn noting_carried(mut self) -> Self {
         self.facts.carried.set_wanted();
+        self
+    }
+
+    /// Makes the watcher note reasoning too. Its events are then read one by one.
+    #[must_use]
+    pub const fn noting_reasoning(mut self) -> Self {
+        self.facts.carried.set_reasoning_wanted();
         self
     }
 
