@@ -1,0 +1,7 @@
+//! Public reports of refusals, one file each in `tests/reports`: what the proxy makes of every one, over the whole life of
+//! its session.
+
+mod files;
+mod kept;
+mod server;
+mod stories;
