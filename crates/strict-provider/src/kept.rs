@@ -126,6 +126,7 @@ impl<'b> Bodies<'b> {
             collect_leaves(None, element, &mut leaves);
             let texts = leaves.into_iter().filter(|(member, text)| {
                 member.is_none_or(|member| !NO_CONTENT.contains(&member))
+                    && self.counts(*member)
                     && !self.may_lose(text)
                     && !text.trim().is_empty()
             });

@@ -31,6 +31,8 @@ pub(super) struct Report {
     wire: String,
     pub(super) path: String,
     pub(super) right: Right,
+    /// The reason for which the client gets the refusal.
+    why: Option<String>,
     /// The reason why the client gets the refusal today, although that is not right.
     pub(super) awaits: Option<String>,
     /// The row of `src/refusals/rows.toml` that reads the refusal. None if the fault never reaches a server.
@@ -80,7 +82,8 @@ struct Refused {
     text: String,
     /// The place of the fault, for shapes that have one beside the text.
     loc: Option<String>,
-    /// The conditions that hold together, or `unreadable` alone for a body that a strict reader of JSON refuses.
+    /// The conditions that hold together. One alone may be `unreadable`, for a body that a strict reader of JSON refuses,
+    /// or `beta NAME`, for a header with this beta.
     refused_if: Vec<String>,
 }
 
@@ -119,7 +122,7 @@ pub(super) fn all() -> Vec<Report> {
         .filter_map(|path| {
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             let text = fs::read_to_string(&path).unwrap();
-            name.starts_with('r').then(|| Report {
+            (name != "mangled" && name != "README").then(|| Report {
                 name: name.clone(),
                 ..toml::from_str(&text).unwrap_or_else(|fault| panic!("{name}: {fault}"))
             })
@@ -182,6 +185,11 @@ impl Report {
         turn.map_or((1, true), |turn| (turn.sends, turn.continues))
     }
 
+    /// Returns the number of sends of the next turn, if it goes on once the client has seen the refusal.
+    pub(super) fn sends_once_seen(&self) -> Option<usize> {
+        self.second_turn.as_ref().map(|turn| turn.sends)
+    }
+
     /// Returns the body of the next turn: the client has the answer, and its user writes again.
     pub(super) fn grown(&self) -> String {
         let (end, answer, user) = match self.wire().format {
@@ -205,10 +213,10 @@ impl Report {
         format!("{start},{answer},{user}{end}")
     }
 
-    /// Returns the server's refusal of a body: status and error. `None` if it accepts the body.
-    pub(super) fn refuse(&self, body: &[u8]) -> Option<(u16, String)> {
+    /// Returns the server's refusal of a request: status and error. `None` if it accepts it.
+    pub(super) fn refuse(&self, head: &str, body: &[u8]) -> Option<(u16, String)> {
         let read: Option<Value> = serde_json::from_slice(body).ok();
-        let found = self.refusal.iter().find(|refused| refused.holds(read.as_ref()));
+        let found = self.refusal.iter().find(|refused| refused.holds(head, read.as_ref()));
         found.map(|refused| (refused.status, refused.error()))
     }
 
@@ -308,13 +316,18 @@ pub(super) fn error_in(shape: &str, status: u16, text: &str, loc: &str) -> Strin
 }
 
 impl Refused {
-    fn holds(&self, body: Option<&Value>) -> bool {
+    fn holds(&self, head: &str, body: Option<&Value>) -> bool {
+        let only = self.refused_if.first().map_or("", String::as_str);
+        if let Some(beta) = only.strip_prefix("beta ") {
+            return head.contains(beta);
+        }
         match body {
-            None => self.refused_if == ["unreadable"],
-            Some(_) if self.refused_if == ["unreadable"] => false,
+            None => only == "unreadable",
             Some(body) => {
-                let mut all = self.refused_if.iter();
-                all.all(|text| RefusalCondition::parse(text).unwrap().holds(body))
+                only != "unreadable" && {
+                    let mut all = self.refused_if.iter();
+                    all.all(|text| RefusalCondition::parse(text).unwrap().holds(body))
+                }
             }
         }
     }
@@ -333,23 +346,35 @@ impl Refused {
 #[test]
 fn the_reports_are_whole() {
     let reports = all();
-    assert_eq!(reports.len(), REPORTS);
+    let numbered: Vec<&str> = reports
+        .iter()
+        .filter_map(|report| report.name.strip_prefix('r'))
+        .collect();
+    assert_eq!(numbered.len(), REPORTS);
+    for (place, name) in numbered.into_iter().enumerate() {
+        assert!(name.starts_with(&format!("{:02}-", place + 1)), "r{name}");
+    }
     for report in &reports {
         let name = &report.name;
+        // A thread with its month, or a package of the vendor with its version.
+        assert!(report.seen.contains(['#', '.']), "{name}: {}", report.seen);
+        let head = "anthropic-beta: interleaved-thinking-2025-05-14";
         assert!(
-            report.seen.contains("20") || report.seen.contains("recipe") || report.seen.contains("common"),
-            "{name}: {}",
-            report.seen
+            report.refuse(head, report.body.as_bytes()).is_some(),
+            "{name} is not refused"
         );
-        assert!(report.refuse(report.body.as_bytes()).is_some(), "{name} is not refused");
-        match (&report.row, report.right) {
-            (Some(row), _) => assert!(ROWS.iter().any(|known| known.name == *row), "{name}: no row {row}"),
-            // Its text belongs to no row of this file: a reader repairs the fault before the first send, or a recovery
-            // that no row describes meets it.
-            (None, _) => {}
+        if let Some(row) = &report.row {
+            assert!(ROWS.iter().any(|known| known.name == *row), "{name}: no row {row}");
         }
-        for exception in [&report.second_turn, &report.again].into_iter().flatten() {
-            assert!(exception.why.len() > 10, "{name}");
-        }
+        let reasons = [&report.second_turn, &report.again];
+        let reasons = reasons.into_iter().flatten().map(|exception| exception.why.as_str());
+        assert!(
+            reasons.chain(report.awaits.as_deref()).all(|why| why.len() > 10),
+            "{name}"
+        );
+        assert_eq!(report.why.is_some(), report.right == Right::Relayed, "{name}");
+        // A mend has a row. What is repaired at once has none, since no server sees it.
+        let is_read = report.row.is_some() || report.awaits.is_some();
+        assert_eq!(is_read, report.right == Right::Mended, "{name}");
     }
 }

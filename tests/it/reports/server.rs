@@ -42,7 +42,7 @@ impl Stage {
     pub(super) fn strict(report: &'static Report) -> Self {
         let wire = report.wire();
         Self::before(report, move |request| {
-            if let Some((status, error)) = report.refuse(&request.body) {
+            if let Some((status, error)) = report.refuse(&request.head, &request.body) {
                 return still::json(status, &error);
             }
             judged(wire, &request.body)

@@ -77,9 +77,7 @@ async fn tell(report: &'static Report) -> Vec<String> {
         return faults.found;
     }
     if report.right == Right::Relayed {
-        if (first.status, first.bodies.len()) != (report.errors()[0].0, 1) || first.last() != body {
-            faults.note("first turn", &format!("not relayed: {first:?}"));
-        }
+        check_relayed(&mut faults, &mut stage, &first).await;
         return faults.found;
     }
     faults.check("first turn", &first, report.first_sends(), None);
@@ -124,6 +122,39 @@ async fn tell(report: &'static Report) -> Vec<String> {
     faults.found
 }
 
+/// Checks that the client gets the refusal as the server wrote it, each time, and that nothing is learned from it.
+async fn check_relayed(faults: &mut Faults<'_>, stage: &mut Stage, first: &Exchange) {
+    let (report, body) = (faults.report, &*faults.report.body);
+    let (status, error) = &report.errors()[0];
+    let is_relayed = |got: &Exchange| (got.status, &got.answer) == (*status, error) && got.bodies == [body];
+    let again = [
+        stage.send(0, "one", body).await,
+        stage.send(1, "one", body).await,
+        stage.send(1, "two", body).await,
+    ];
+    for got in [first].into_iter().chain(&again) {
+        if !is_relayed(got) {
+            faults.note("relayed", &format!("{got:?}"));
+        }
+    }
+    let grown = report.grown();
+    let next = stage.send(0, "one", &grown).await;
+    match report.sends_once_seen() {
+        Some(sends) => {
+            faults.check("second turn, refusal seen", &next, sends, None);
+            faults.check_kept("second turn, refusal seen", &grown, &next);
+        }
+        None if (next.status, &next.answer) == (*status, error) && next.bodies == [&*grown] => {}
+        None => faults.note("second turn, relayed", &format!("{next:?}")),
+    }
+    stage.replicas.restart();
+    let got = stage.send(0, "one", body).await;
+    if !is_relayed(&got) {
+        faults.note("relayed, restart", &format!("{got:?}"));
+    }
+    check_control(faults, &grown).await;
+}
+
 /// Checks that a server which accepts everything gets the client's bytes, unless every server refuses them.
 async fn check_control(faults: &mut Faults<'_>, grown: &str) {
     let report = faults.report;
@@ -133,7 +164,7 @@ async fn check_control(faults: &mut Faults<'_>, grown: &str) {
     let stage = Stage::accepting(report);
     for body in [&*report.body, grown] {
         let got = stage.send(0, "one", body).await;
-        let wanted = (report.right == Right::Mended).then_some(body);
+        let wanted = (report.right != Right::AtOnce).then_some(body);
         faults.check("a server that accepts everything", &got, 1, wanted);
         if report.right == Right::AtOnce && got.last() == body {
             faults.note("a server that accepts everything", "the fault was not repaired at once");
