@@ -157,16 +157,6 @@ impl Walk {
             ..report.kept_rules()
         };
         rules.pairs_differ |= self.words == Words::All;
-        // A half of a character may be left as it is: then strict readers cannot read the body.
-        if serde_json::from_slice::<Value>(&send.body).is_err() {
-            assert_eq!(
-                String::from_utf8_lossy(&send.body),
-                report.body,
-                "{}: no JSON",
-                report.name
-            );
-            return;
-        }
         match judge_kept(format, report.body.as_bytes(), &send.body, &rules) {
             // The repair of a pairing fault moves results.
             Err(fault) if self.words == Words::All && fault.starts_with("a message is not in its order") => {}
@@ -183,13 +173,19 @@ impl Walk {
     /// Checks that a caller without a refusal gets nothing that others were taught.
     async fn check_stranger(&mut self, report: &'static Report) {
         let tag = self.next_tag();
-        let request = request(report, "stranger", &tag);
+        // One for each report: the others would be taught by their own refusals.
+        let request = request(report, &format!("stranger-{}", report.name), &tag);
         let world = self.world(report, 80);
         world.ask(request).await;
         let seen = self.seen.lock().unwrap();
         let first = seen.iter().find(|send| send.tag == tag).unwrap();
         let same = String::from_utf8_lossy(&first.body) == *report.body;
-        assert!(same || report.right == Right::AtOnce, "{}: {first:#?}", report.name);
+        assert!(
+            same || report.right == Right::AtOnce,
+            "{}: {}",
+            report.name,
+            String::from_utf8_lossy(&first.body)
+        );
     }
 }
 
