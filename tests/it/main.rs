@@ -23,5 +23,6 @@ mod late;
 mod ledger;
 mod proxy;
 mod replicas;
+mod reports;
 mod telemetry;
 mod timeouts;

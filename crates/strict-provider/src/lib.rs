@@ -10,6 +10,7 @@ mod answer;
 pub mod binding;
 pub mod frames;
 pub mod judge;
+pub mod kept;
 #[cfg(feature = "server")]
 mod model;
 #[cfg(feature = "server")]

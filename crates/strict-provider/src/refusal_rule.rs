@@ -44,6 +44,8 @@ impl RefusalRule {
 /// | `empty PATH` | a value at the path is an empty text, list or object |
 /// | `type PATH KIND` | a value at the path is a `null`, `text`, `list` or `object` |
 /// | `untrimmed PATH` | a text at the path ends with a blank |
+/// | `blank PATH` | a text at the path has nothing but blanks |
+/// | `lacks PATH TYPE` | a list at the path has no element of this type |
 /// | `more_than PATH NUMBER` | the path leads to more values than that |
 /// | `lone_surrogate` | a text of the body has half of a character: `\ud83d` alone |
 ///
@@ -68,6 +70,8 @@ enum Verb {
     Empty,
     Type(ValueKind),
     Untrimmed,
+    Blank,
+    Lacks(String),
     MoreThan(usize),
     LoneSurrogate,
 }
@@ -135,6 +139,8 @@ impl RefusalCondition {
                 Verb::Type(ValueKind::parse(&kind).ok_or_else(|| format!("unknown kind: {kind}"))?)
             }
             "untrimmed" => Verb::Untrimmed,
+            "blank" => Verb::Blank,
+            "lacks" => Verb::Lacks(next().ok_or("a type is needed")?),
             "more_than" => {
                 let number = next().and_then(|number| number.parse().ok());
                 Verb::MoreThan(number.ok_or("a number is needed")?)
@@ -202,6 +208,14 @@ impl RefusalCondition {
             Verb::Untrimmed => self.values(body).iter().any(|value| {
                 let text = value.as_str().unwrap_or_default();
                 text.trim_end().len() < text.len()
+            }),
+            Verb::Blank => self.values(body).iter().any(|value| {
+                let text = value.as_str().unwrap_or("not blank");
+                text.trim().is_empty()
+            }),
+            Verb::Lacks(kind) => self.values(body).iter().any(|value| {
+                let is_of_kind = |element: &Value| element.get("type").and_then(Value::as_str) == Some(kind);
+                value.as_array().is_some_and(|list| !list.iter().any(is_of_kind))
             }),
             Verb::MoreThan(limit) => self.values(body).len() > *limit,
         }

@@ -129,6 +129,14 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
     ("type m text", r#"{"m":""}"#, r#"{"m":[]}"#),
     ("type m object", r#"{"m":{}}"#, r#"{"m":""}"#),
     ("untrimmed m", r#"{"m":"a\n"}"#, r#"{"m":" a"}"#),
+    ("blank m", r#"{"m":"\n"}"#, r#"{"m":"a "}"#),
+    ("blank m", r#"{"m":""}"#, r#"{"m":[]}"#),
+    (
+        "lacks m t",
+        r#"{"m":[{"type":"u"}]}"#,
+        r#"{"m":[{"type":"u"},{"type":"t"}]}"#,
+    ),
+    ("lacks m t", r#"{"m":[]}"#, r#"{"m":"t"}"#),
     (
         "more_than m[x].x 1",
         r#"{"m":[{"x":1},{"x":2}]}"#,
@@ -167,6 +175,7 @@ fn conditions_are_read() {
         "more_than m x",
         "empty m a",
         "lone_surrogate m",
+        "lacks m",
     ] {
         assert!(RefusalCondition::parse(faulty).is_err(), "{faulty}");
     }

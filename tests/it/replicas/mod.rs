@@ -13,7 +13,7 @@ pub(crate) mod learned_thinking;
 mod lost_calls;
 pub(crate) mod lost_responses;
 mod opening;
-mod pair;
+pub(crate) mod pair;
 mod pooled;
 mod round_trips;
 mod shared_cooldowns;

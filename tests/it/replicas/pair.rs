@@ -21,37 +21,37 @@ use crate::{
 };
 
 /// The index of a process with a separate ledger, beside two replicas.
-pub(super) const STRANGER: usize = 2;
+pub(crate) const STRANGER: usize = 2;
 
 /// The words in which a provider refuses a body. `None` if it accepts the body.
-pub(super) type Refuses = fn(&Value) -> Option<&'static str>;
+pub(crate) type Refuses = fn(&Value) -> Option<&'static str>;
 
 /// The outcome of one request.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) status: u16,
-    pub(super) sends: String,
-    pub(super) repair: String,
+pub(crate) struct Sent {
+    pub(crate) status: u16,
+    pub(crate) sends: String,
+    pub(crate) repair: String,
     /// The answer that the client got.
-    pub(super) answer: String,
+    pub(crate) answer: String,
     /// The body of the last send.
-    pub(super) last_body: String,
+    pub(crate) last_body: String,
 }
 
 impl Sent {
     /// Returns the status, the number of sends, and the repair.
-    pub(super) fn notes(&self) -> (u16, &str, &str) {
+    pub(crate) fn notes(&self) -> (u16, &str, &str) {
         (self.status, &self.sends, &self.repair)
     }
 
     /// Returns the answer as JSON.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.answer).unwrap()
     }
 
     /// Asserts that this body begins with the bytes of an earlier one, up to the brackets behind its last message.
     #[track_caller]
-    pub(super) fn assert_continues(&self, earlier: &Self, label: &str) {
+    pub(crate) fn assert_continues(&self, earlier: &Self, label: &str) {
         let (old, new) = (earlier.last_body.as_bytes(), self.last_body.as_bytes());
         let same = old.iter().zip(new).take_while(|(one, other)| one == other).count();
         let end = String::from_utf8_lossy(&old[same..]).into_owned();
@@ -64,7 +64,7 @@ impl Sent {
 }
 
 /// The processes of one caller. A balancer may choose another for each request.
-pub(super) struct Replicas {
+pub(crate) struct Replicas {
     provider: strict_provider::Provider,
     ledgers: Vec<Arc<SwitchableLedger>>,
     worlds: Vec<World>,
@@ -72,7 +72,7 @@ pub(super) struct Replicas {
 }
 
 /// Returns a change to one upstream of this kind, under `/x`.
-pub(super) fn only_upstream(kind: ProviderKind) -> impl Fn(&mut Builder) {
+pub(crate) fn only_upstream(kind: ProviderKind) -> impl Fn(&mut Builder) {
     move |builder| {
         builder.upstreams.truncate(1);
         builder.upstreams[0].name.replace_range(.., "x");
@@ -82,21 +82,21 @@ pub(super) fn only_upstream(kind: ProviderKind) -> impl Fn(&mut Builder) {
 
 impl Replicas {
     /// Starts two replicas over one ledger, which tells each of the other's changes.
-    pub(super) fn new(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
+    pub(crate) fn new(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
         let first = SwitchableLedger::shared(true);
         let second = first.replica();
         Self::over(vec![first, second], settings, change)
     }
 
     /// Starts two replicas over one ledger that get no notifications.
-    pub(super) fn untold(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
+    pub(crate) fn untold(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
         let first = SwitchableLedger::shared(false);
         let second = first.replica();
         Self::over(vec![first, second], settings, change)
     }
 
     /// Starts one process over a ledger that outlives it.
-    pub(super) fn durable(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
+    pub(crate) fn durable(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
         Self::over(vec![SwitchableLedger::new()], settings, change)
     }
 
@@ -133,13 +133,13 @@ impl Replicas {
     }
 
     /// Kills the only process, and starts another over its ledger.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.ledgers[0] = self.ledgers[0].restart();
         self.worlds[0] = self.start_process(Arc::<SwitchableLedger>::clone(&self.ledgers[0]));
     }
 
     /// Restarts the only process with another URL under the name of its upstream.
-    pub(super) fn restart_before_another_server(&mut self) {
+    pub(crate) fn restart_before_another_server(&mut self) {
         let change = std::mem::replace(&mut self.change, Box::new(|_| {}));
         self.change = Box::new(move |builder| {
             change(builder);
@@ -149,37 +149,37 @@ impl Replicas {
     }
 
     /// Returns a process.
-    pub(super) fn world(&self, at: usize) -> &World {
+    pub(crate) fn world(&self, at: usize) -> &World {
         &self.worlds[at]
     }
 
     /// Returns the ledger, as a process reaches it.
-    pub(super) fn ledger(&self, at: usize) -> &SwitchableLedger {
+    pub(crate) fn ledger(&self, at: usize) -> &SwitchableLedger {
         &self.ledgers[at]
     }
 
     /// Queues the model's next answer.
-    pub(super) fn reply(&self, reply: Reply) {
+    pub(crate) fn reply(&self, reply: Reply) {
         self.provider.reply(reply);
     }
 
     /// Makes the provider lose every response.
-    pub(super) fn lose_responses(&self) {
+    pub(crate) fn lose_responses(&self) {
         self.provider.remember(judge::ServerMemory::forget_responses);
     }
 
     /// Makes the provider accept the next body, whatever it is.
-    pub(super) fn accept_next(&self) {
+    pub(crate) fn accept_next(&self) {
         self.worlds[0].script(still::json(200, "{}"));
     }
 
     /// Makes the provider refuse the next body, whatever it is.
-    pub(super) fn refuse_next(&self, words: &str) {
+    pub(crate) fn refuse_next(&self, words: &str) {
         self.worlds[0].script(refusal(words));
     }
 
     /// Replaces the provider by one that has no other rule than this.
-    pub(super) fn judge_by(&self, refuses: Refuses) {
+    pub(crate) fn judge_by(&self, refuses: Refuses) {
         self.answer_by(move |request| {
             let body: Value = serde_json::from_slice(&request.body).unwrap();
             refuses(&body).map_or_else(|| still::json(200, "{}"), refusal)
@@ -187,17 +187,17 @@ impl Replicas {
     }
 
     /// Replaces the provider.
-    pub(super) fn answer_by(&self, answer: impl FnMut(&Message) -> Vec<Step> + Send + 'static) {
+    pub(crate) fn answer_by(&self, answer: impl FnMut(&Message) -> Vec<Step> + Send + 'static) {
         self.worlds[0].otherwise(answer);
     }
 
     /// Sends a body to a replica, and waits until everything that it stores is stored and told.
-    pub(super) async fn send(&self, at: usize, path: &str, body: impl Display) -> Sent {
+    pub(crate) async fn send(&self, at: usize, path: &str, body: impl Display) -> Sent {
         self.send_as("sk-one", at, path, body).await
     }
 
     /// Returns the same as [`Replicas::send`], for another caller.
-    pub(super) async fn send_as(&self, key: &str, at: usize, path: &str, body: impl Display) -> Sent {
+    pub(crate) async fn send_as(&self, key: &str, at: usize, path: &str, body: impl Display) -> Sent {
         let (world, bearer) = (&self.worlds[at], format!("Bearer {key}"));
         let fields = [
             ("authorization", bearer.as_str()),

@@ -91,6 +91,15 @@ impl Client {
 
     /// Returns the next piece of the body. `Err` at its end, with `true` if the body was whole.
     pub async fn piece(&mut self) -> Result<Piece, bool> {
+        let bytes = self.bytes().await?;
+        Ok(Piece {
+            at: self.clock.now(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        })
+    }
+
+    /// Returns the next piece as bytes: it may end within a character.
+    async fn bytes(&mut self) -> Result<Vec<u8>, bool> {
         let (bytes, ended) = match &mut self.rest {
             Rest::Chunks => match self.conn.next_chunk().await {
                 Ok(bytes) => (bytes, true),
@@ -106,10 +115,7 @@ impl Client {
         if bytes.is_empty() {
             return Err(ended);
         }
-        Ok(Piece {
-            at: self.clock.now(),
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-        })
+        Ok(bytes)
     }
 
     /// Returns the next answer, as far as it comes.
@@ -118,10 +124,13 @@ impl Client {
         let head_at = self.clock.now();
         let mut pieces = Vec::new();
         message.complete = loop {
-            match self.piece().await {
-                Ok(piece) => {
-                    message.body.extend_from_slice(piece.text.as_bytes());
-                    pieces.push(piece);
+            match self.bytes().await {
+                Ok(bytes) => {
+                    pieces.push(Piece {
+                        at: self.clock.now(),
+                        text: String::from_utf8_lossy(&bytes).into_owned(),
+                    });
+                    message.body.extend(bytes);
                 }
                 Err(whole) => break whole,
             }
