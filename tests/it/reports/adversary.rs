@@ -21,7 +21,7 @@ use crate::{
         judge,
         refusals::{DocumentedRow, ROWS},
         seed::{number, seed},
-        still::{self, Answer, Step, World, secs},
+        still::{self, Answer, World, secs},
         wire::Message,
     },
 };

@@ -82,8 +82,7 @@ struct Refused {
     text: String,
     /// The place of the fault, for shapes that have one beside the text.
     loc: Option<String>,
-    /// The conditions that hold together. One alone may be `unreadable`, for a body that a strict reader of JSON refuses,
-    /// or `beta NAME`, for a header with this beta.
+    /// The conditions that hold together. One alone may be `beta NAME`, for a header with this beta.
     refused_if: Vec<String>,
 }
 
@@ -215,8 +214,7 @@ impl Report {
 
     /// Returns the server's refusal of a request: status and error. `None` if it accepts it.
     pub(super) fn refuse(&self, head: &str, body: &[u8]) -> Option<(u16, String)> {
-        let read: Option<Value> = serde_json::from_slice(body).ok();
-        let found = self.refusal.iter().find(|refused| refused.holds(head, read.as_ref()));
+        let found = self.refusal.iter().find(|refused| refused.holds(head, body));
         found.map(|refused| (refused.status, refused.error()))
     }
 
@@ -316,20 +314,13 @@ pub(super) fn error_in(shape: &str, status: u16, text: &str, loc: &str) -> Strin
 }
 
 impl Refused {
-    fn holds(&self, head: &str, body: Option<&Value>) -> bool {
+    fn holds(&self, head: &str, body: &[u8]) -> bool {
         let only = self.refused_if.first().map_or("", String::as_str);
         if let Some(beta) = only.strip_prefix("beta ") {
             return head.contains(beta);
         }
-        match body {
-            None => only == "unreadable",
-            Some(body) => {
-                only != "unreadable" && {
-                    let mut all = self.refused_if.iter();
-                    all.all(|text| RefusalCondition::parse(text).unwrap().holds(body))
-                }
-            }
-        }
+        let mut all = self.refused_if.iter();
+        all.all(|text| RefusalCondition::parse(text).unwrap().holds(body))
     }
 
     fn error(&self) -> String {
