@@ -56,6 +56,8 @@ pub(super) struct UnprovenMends {
     pub(super) mends: Vec<Mend>,
     /// The blocks that they have mended.
     pub(super) blocks: Vec<BlockHash>,
+    /// The rows that have demanded them.
+    pub(super) rows: Vec<(Mend, Box<str>)>,
 }
 
 impl MendLimits {

@@ -22,6 +22,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
     // Only a provider can confirm a credential, so a success verifies the caller.
     let caller = attempts.outgoing.body.context.caller;
     attempts.path.callers.mark_verified(caller);
+    log.event.record_accepted();
     let mut pins = attempts.outgoing.body.pins.take();
     let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();

@@ -12,6 +12,7 @@ use crate::{
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
     splice::Segments,
+    telemetry::events::RowOutcome,
     wire::Refusal,
 };
 
@@ -26,6 +27,8 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) failed_trials: Vec<ResendStep>,
     /// The refusals whose demands the body meets.
     pub(super) met: Vec<Refusal>,
+    /// The reason why the demand of the present refusal is not met. `None` if no recovery has named one.
+    pub(super) unmet: Option<RowOutcome>,
 }
 
 impl SentHistory {
@@ -36,6 +39,7 @@ impl SentHistory {
             steps: Vec::new(),
             failed_trials: Vec::new(),
             met: Vec::new(),
+            unmet: None,
             base: ResendBase::new(sent, server),
         }
     }
