@@ -7,11 +7,10 @@ use super::{
     betas::{has_beta, remove_beta},
     data_path::DataPath,
     fact_scope::FactScope,
-    mend_limits::UnprovenMends,
 };
 use crate::{
     mend::{BlockHash, MENDS_MAX, Mend, Mended, action_of, mend_body},
-    recall::{KeyedFact, LearnedFact},
+    recall::{KeyedFact, LearnedFact, UnprovenMends},
     repair::RepairReport,
     session::LaneId,
     splice::Segments,
@@ -47,7 +46,8 @@ impl BodyMends {
             lasting: path.facts.taught_mends(scope, model),
             ..Self::default()
         };
-        if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane)) {
+        let unproven = |lane: LaneId| path.facts.taught.unproven(|| scope.lane_key(lane.as_bytes()));
+        if let Some(unproven) = lane.and_then(unproven) {
             unproven.mends.iter().for_each(|mend| mends.add_lasting(mend));
             mends.is_news |= !unproven.blocks.is_empty();
             mends.blocks.clone_from(&unproven.blocks);
@@ -61,6 +61,11 @@ impl BodyMends {
     /// Returns `true` if there is none.
     pub(in crate::proxy) const fn is_empty(&self) -> bool {
         self.lasting.is_empty() && self.once.is_empty()
+    }
+
+    /// Returns `true` if a success takes back what was taught before.
+    pub(in crate::proxy) const fn takes_back(&self) -> bool {
+        self.lasting.is_empty() && self.is_news
     }
 
     /// Returns those for every body, for as long as no success proves them.

@@ -90,8 +90,10 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
         actions: Action::ALL.map(|action| (action, 1)).into(),
         ..RepairReport::default()
     };
-    for format in Format::ALL.map(Some).into_iter().chain([None]) {
-        for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
+    for (at, format) in Format::ALL.map(Some).into_iter().chain([None]).enumerate() {
+        // Every side with one format alone: all combinations have no room on the page.
+        let sides = Side::ALL.map(Side::label).map(Some).into_iter().filter(|_| at == 0);
+        for side in sides.chain([None]) {
             telemetry.record_exchange(&ExchangeEnded {
                 upstream: Some("u".to_owned()),
                 format,
@@ -105,7 +107,8 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
         }
     }
     let mut refused = ended();
-    for outcome in RowOutcome::ALL {
+    // Backwards, since an explanation takes the place of a refusal that was relayed.
+    for outcome in RowOutcome::ALL.into_iter().rev() {
         refused.record_row("developer_not_one_of_roles", outcome);
     }
     telemetry.record_exchange(&refused);
