@@ -97,7 +97,7 @@ fn tables(page: &str) -> String {
             values.entry((label, found)).or_default().push(&family.name);
         }
     }
-    text.push_str("\n## Values of labels\n\n`upstream` and `profile` are names from the configuration, or `other` on a full page. `tool` is the name of a tool,\nor `other`. `row` of `antiphon_refusal_rows_total` is the name of a row of `src/refusals/rows.toml`, `own` for one of the\noperator, or `other`.\n\n");
+    text.push_str("\n## Values of labels\n\n`upstream` and `profile` are names from the configuration, or `other` on a full page. `tool` is the name of a tool,\nor `other`. `row` of `antiphon_refusal_rows_total` is the name of a row of `src/refusals/rows.toml`, `own` for one of\nthe operator, or `other`.\n\n");
     text.push_str("| label | of | values |\n|---|---|---|\n");
     let code = |words: &[&str]| {
         words
