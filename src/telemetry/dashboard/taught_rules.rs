@@ -145,7 +145,8 @@ fn make_room(rules: &mut VecDeque<TaughtRule>, caller: [u8; 32]) {
     let is_own = |rule: &TaughtRule| rule.callers == [caller];
     let has_share = rules.iter().filter(|rule| is_own(rule)).count() >= RULES_MAX / SHARE;
     let own = rules.iter().rposition(is_own).filter(|_| has_share);
-    rules.remove(own.unwrap_or(rules.len().saturating_sub(1)));
+    let at = own.unwrap_or_else(|| rules.len().saturating_sub(1));
+    rules.remove(at);
 }
 
 #[cfg(test)]
