@@ -39,7 +39,7 @@ fn refuses(body: &Value) -> Option<&'static str> {
     let are_neighbours = messages.windows(2).any(|two| two[0]["role"] == two[1]["role"]);
     is_developer
         .then_some(DEVELOPER)
-        .or(are_neighbours.then_some(NEIGHBOURS))
+        .or_else(|| are_neighbours.then_some(NEIGHBOURS))
 }
 
 /// Sends a request about what was taught to the admin listener of a process.
