@@ -103,6 +103,7 @@ pub async fn launch_proxy(
         readiness: readiness.clone(),
         sessions: Arc::clone(&sessions),
         late: services.late.clone(),
+        recall: services.answers.clone(),
         ledger,
         control: control.clone(),
         token: config.admin_token,

@@ -33,7 +33,7 @@ use crate::{
     telemetry::{
         Telemetry,
         dashboard::StructureJob,
-        events::{ExchangeEnded, ModelRequest},
+        events::{ExchangeEnded, ModelRequest, RowOutcome},
     },
     wire::{
         Format, Wire,
@@ -146,6 +146,11 @@ impl ExchangeLog {
     pub(super) fn record_resend(&mut self, why: &'static str) {
         self.telemetry.record_resend(why);
         self.resend_reason = Some(why);
+    }
+
+    /// Records what became of a refusal that a row has read.
+    pub(super) fn record_row(&mut self, row: &str, outcome: RowOutcome) {
+        self.event.record_row(row, outcome);
     }
 
     /// Records the upstream of the request.
@@ -269,6 +274,10 @@ impl ExchangeLog {
         }
         if let Some(repair) = self.repair_header.take() {
             fields.insert(headers::REPAIR, repair);
+        }
+        // Names of rows are words, so that none of them is left out.
+        if let Some(rules) = self.event.rules().and_then(|rules| HeaderValue::try_from(rules).ok()) {
+            fields.insert(headers::RULE, rules);
         }
         if let Some(waiting) = &self.waiting_results {
             waiting.add_headers(fields);

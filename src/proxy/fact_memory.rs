@@ -22,7 +22,7 @@ use crate::{
     digest_cache::{DigestCache, DigestKey, EntryChange, Lifetime},
     ledger::{RecordState, RecordsStamp},
     mend::{BlockHash, Mend},
-    recall::{FactKey, KeyedFact, LearnedFact, RecallStore, ShapeVerdict},
+    recall::{FactKey, KeyedFact, LearnedFact, RecallStore, ShapeVerdict, TaughtMemory},
     repair::{CallKey, DisputedShape, LearnedRules, Placeholder},
 };
 
@@ -44,13 +44,9 @@ pub(super) struct FactMemory {
     rules: DigestCache<FactKey, LearnedRules>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
-    /// Mends that refusals have taught, by caller, server and model.
-    taught: DigestCache<FactKey, Arc<[Mend]>>,
-    /// Blocks that a server refuses, and that are mended in every body.
-    refused_blocks: DigestCache<FactKey, ()>,
-    /// `true` once there are such mends. In most processes there are none.
-    has_taught: AtomicBool,
-    /// The limits of mends, and those that no success has proven.
+    /// Mends that refusals have taught, and blocks that servers refuse.
+    pub(super) taught: TaughtMemory,
+    /// The limits of mends.
     pub(super) mend_limits: MendLimits,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: DigestCache<FactKey, Placeholder>,
@@ -81,15 +77,12 @@ pub(super) struct FactMemory {
 }
 
 impl FactMemory {
-    /// Creates an empty store.
-    pub(super) fn new() -> Self {
+    /// Creates an empty store beside what servers have taught.
+    pub(super) fn new(taught: TaughtMemory) -> Self {
         Self {
             rules: new_cache(),
             has_rules: AtomicBool::new(false),
-            // Not since the last use: a server that was updated is asked again after a day.
-            taught: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(IDLE_MAX)),
-            refused_blocks: new_cache(),
-            has_taught: AtomicBool::new(false),
+            taught,
             mend_limits: MendLimits::new(),
             bound_placeholders: new_cache(),
             overrides: new_cache(),
@@ -194,11 +187,8 @@ impl FactMemory {
                 self.has_dead.store(true, Ordering::Relaxed);
                 self.dead_responses.insert(&key, ());
             }
-            LearnedFact::Taught(mends) => {
-                self.has_taught.store(true, Ordering::Relaxed);
-                self.taught.insert(&key, mends.as_slice().into());
-            }
-            LearnedFact::RefusedBlock => self.refused_blocks.insert(&key, ()),
+            LearnedFact::Taught(mends) => self.taught.teach(key, mends),
+            LearnedFact::RefusedBlock => self.taught.refuse_block(key),
             // `load_facts` passes it to the response chains.
             LearnedFact::ContinuesById => {}
         }
@@ -241,17 +231,12 @@ impl FactMemory {
 
     /// Returns the mends that refusals have taught this caller at this server for a model.
     pub(super) fn taught_mends(&self, scope: FactScope, model: Option<&str>) -> Vec<Mend> {
-        // Without any mend the key need not be hashed.
-        if !self.has_taught.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let taught = self.taught.get(&scope.taught_key(model));
-        taught.map(|mends| mends.to_vec()).unwrap_or_default()
+        self.taught.mends(|| scope.taught_key(model))
     }
 
     /// Returns `true` if the server refuses a block of this caller.
     pub(super) fn is_refused_block(&self, scope: FactScope, block: &BlockHash) -> bool {
-        self.refused_blocks.get(&scope.block_key(block)).is_some()
+        self.taught.is_refused(scope.block_key(block))
     }
 
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.

@@ -1,15 +1,8 @@
-//! Limits of mends, and what is kept of those that no success has proven yet.
+//! Limits of mends.
 //!
 //! A server that refuses everything in the words of a row must cost neither itself nor the client many more requests.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -17,12 +10,11 @@ use super::fact_scope::FactScope;
 use crate::{
     auth::Principal,
     digest_cache::{DigestCache, EntryChange, Lifetime},
-    mend::{BlockHash, Mend},
+    mend::BlockHash,
     recall::FactKey,
-    session::LaneId,
 };
 
-/// Most callers, rows and conversations that are remembered.
+/// Most callers, rows and blocks that are remembered.
 const ENTRIES_MAX: u64 = 10_000;
 /// Most resends with a mend that one caller gets in a window.
 const RESENDS_MAX: u32 = 60;
@@ -30,7 +22,7 @@ const RESENDS_MAX: u32 = 60;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Number of vain mends after which a row rests.
 const VAIN_MAX: u32 = 3;
-/// Time for which a row rests, and for which unproven mends are kept.
+/// Time for which a row rests.
 const REST: Duration = Duration::from_secs(10 * 60);
 
 /// Time for which it is known that a client has seen a refusal.
@@ -43,20 +35,8 @@ pub(super) struct MendLimits {
     resends: DigestCache<Principal, (Instant, u32)>,
     /// The vain mends of each row, by caller and server.
     vain: DigestCache<FactKey, u32>,
-    /// Mends of a conversation that its server has accepted in part: it has named another fault after them.
-    unproven: DigestCache<FactKey, Arc<UnprovenMends>>,
-    /// `true` once there are such mends. In most processes there are none.
-    has_unproven: AtomicBool,
     /// Blocks that users have written newly and whose refusal their client has seen, each with the digest of that body.
     told_blocks: DigestCache<FactKey, [u8; 32]>,
-}
-
-/// Mends that no success has proven.
-#[derive(Debug)]
-pub(super) struct UnprovenMends {
-    pub(super) mends: Vec<Mend>,
-    /// The blocks that they have mended.
-    pub(super) blocks: BTreeSet<BlockHash>,
 }
 
 impl MendLimits {
@@ -64,8 +44,6 @@ impl MendLimits {
         Self {
             resends: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(WINDOW)),
             vain: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(REST)),
-            unproven: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(REST)),
-            has_unproven: AtomicBool::new(false),
             told_blocks: DigestCache::new(ENTRIES_MAX, Lifetime::SinceUse(TOLD_MAX)),
         }
     }
@@ -99,19 +77,6 @@ impl MendLimits {
         self.vain
             .get(&scope.row_key(row))
             .is_some_and(|count| count >= VAIN_MAX)
-    }
-
-    /// Keeps the mends of a conversation, of which the server has accepted none yet because it has named another fault.
-    pub(super) fn keep_unproven(&self, scope: FactScope, lane: LaneId, mends: UnprovenMends) {
-        self.has_unproven.store(true, Ordering::Relaxed);
-        self.unproven.insert(&scope.lane_key(lane.as_bytes()), Arc::new(mends));
-    }
-
-    /// Returns the unproven mends of a conversation.
-    pub(super) fn unproven(&self, scope: FactScope, lane: LaneId) -> Option<Arc<UnprovenMends>> {
-        // Without any the key need not be hashed.
-        let has_any = self.has_unproven.load(Ordering::Relaxed);
-        has_any.then(|| self.unproven.get(&scope.lane_key(lane.as_bytes())))?
     }
 
     /// Notes that the client sees the refusal of a block that its user has written newly. `body` is the digest of its body.

@@ -9,15 +9,15 @@ use super::{
     betas::{has_beta, remove_beta},
     data_path::DataPath,
     fact_scope::FactScope,
-    mend_limits::UnprovenMends,
 };
 use crate::{
     mend::{BlockHash, MENDS_MAX, Mend, Mended, action_of, mend_body},
-    recall::{KeyedFact, LearnedFact},
-    repair::{Action, RepairReport},
+    recall::{KeyedFact, LearnedFact, UnprovenMends},
+    repair::RepairReport,
     session::LaneId,
     splice::Segments,
-    wire::{Learning, MendKind, Wire},
+    telemetry::events::MadeMend,
+    wire::{Demand, Learning, MendKind, Wire},
 };
 
 /// The most blocks that were mended and that no success has proven yet, over all tries of a conversation.
@@ -32,6 +32,8 @@ pub(in crate::proxy) struct BodyMends {
     once: Vec<Mend>,
     /// Blocks that were mended because of refusals of this exchange, 256 for each of them at most.
     blocks: BTreeSet<BlockHash>,
+    /// The rows that have demanded some of them, in this exchange or in the last one of the lane.
+    rows: Vec<(Mend, Box<str>)>,
     /// `true` if a success would prove something new.
     is_news: bool,
 }
@@ -49,12 +51,14 @@ impl BodyMends {
             lasting: path.facts.taught_mends(scope, model),
             ..Self::default()
         };
-        if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane)) {
+        let unproven = |lane: LaneId| path.facts.taught.unproven(|| scope.lane_key(lane.as_bytes()));
+        if let Some(unproven) = lane.and_then(unproven) {
             for mend in &unproven.mends {
                 mends.add_lasting(mend);
             }
             mends.is_news |= !unproven.blocks.is_empty();
             mends.blocks.clone_from(&unproven.blocks);
+            mends.rows.clone_from(&unproven.rows);
         }
         // They may have been taught before a switch was turned off.
         mends.lasting.retain(|mend| path.settings.policy.makes(mend.kind));
@@ -66,11 +70,17 @@ impl BodyMends {
         self.lasting.is_empty() && self.once.is_empty()
     }
 
+    /// Returns `true` if a success takes back what was taught before.
+    pub(in crate::proxy) const fn takes_back(&self) -> bool {
+        self.lasting.is_empty() && self.is_news
+    }
+
     /// Returns those for every body, for as long as no success proves them.
     pub(in crate::proxy) fn unproven(&self) -> UnprovenMends {
         UnprovenMends {
             mends: self.lasting.clone(),
             blocks: self.blocks.clone(),
+            rows: self.rows.clone(),
         }
     }
 
@@ -80,6 +90,7 @@ impl BodyMends {
             lasting: Vec::new(),
             once: Vec::new(),
             blocks: BTreeSet::new(),
+            rows: Vec::new(),
             is_news: true,
         }
     }
@@ -89,22 +100,20 @@ impl BodyMends {
         self.blocks.contains(block)
     }
 
-    /// Returns the betas that are left out of the request's header.
-    pub(in crate::proxy) fn betas(&self) -> impl Iterator<Item = &str> {
-        let of_header = self.lasting.iter().filter(|mend| mend.kind == MendKind::DropBeta);
-        of_header.map(|mend| &*mend.word)
+    /// Adds the demand of a row that a beta is left out of the request's header. Returns `false` if there is no room for it.
+    pub(in crate::proxy) fn add_beta(&mut self, beta: &str, row: &str) -> bool {
+        Mend::new(MendKind::DropBeta, beta).is_some_and(|mend| {
+            self.note_row(&mend, row);
+            self.add_lasting(&mend)
+        })
     }
 
-    /// Adds a beta that a refusal names. Returns `false` if there is no room for it.
-    pub(in crate::proxy) fn add_beta(&mut self, beta: &str) -> bool {
-        Mend::new(MendKind::DropBeta, beta).is_some_and(|mend| self.add_lasting(&mend))
-    }
-
-    /// Adds what a refusal has demanded. Returns `false` if there is no room for it.
-    pub(in crate::proxy) fn add(&mut self, met: &Mended, learning: Learning) -> bool {
+    /// Adds what the refusal of a row has demanded. Returns `false` if there is no room for it.
+    pub(in crate::proxy) fn add(&mut self, met: &Mended, demand: &Demand) -> bool {
         let mut has_room = true;
         for (mend, _) in &met.made {
-            match learning {
+            self.note_row(mend, &demand.row);
+            match demand.learning {
                 Learning::Once if !self.once.contains(mend) => self.once.push(mend.clone()),
                 Learning::Once => {}
                 Learning::Block | Learning::Rule => has_room &= self.add_lasting(mend),
@@ -115,6 +124,14 @@ impl BodyMends {
         has_room &= met.blocks.len() <= room;
         self.blocks.extend(met.blocks.iter().take(room));
         has_room
+    }
+
+    /// Notes the row that has demanded a mend. The first one counts.
+    fn note_row(&mut self, mend: &Mend, row: &str) {
+        let is_known = self.rows.iter().any(|(known, _)| known == mend);
+        if !is_known && self.rows.len() < MENDS_MAX {
+            self.rows.push((mend.clone(), row.into()));
+        }
     }
 
     /// Adds a mend for every body. Returns `false` if there is no room for it.
@@ -140,6 +157,36 @@ impl BodyMends {
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|block| (scope.block_key(block), LearnedFact::RefusedBlock));
         [taught].into_iter().chain(blocks).collect()
+    }
+
+    /// Returns the mends that were made in a body, each with its row.
+    pub(in crate::proxy) fn made_in(&self, mended: &Mended) -> Vec<MadeMend> {
+        let made = mended.made.iter();
+        made.map(|(mend, places)| self.made(mend, *places)).collect()
+    }
+
+    /// Returns the mends that leave betas out of these headers, or that have done so for an earlier send of the request.
+    pub(in crate::proxy) fn made_in_header(&self, headers: &HeaderMap, before: &[MadeMend]) -> Vec<MadeMend> {
+        let was_made = |mend: &Mend| before.iter().any(|made| made.mend == *mend);
+        let made = self
+            .betas()
+            .filter(|mend| has_beta(headers, &mend.word) || was_made(mend));
+        made.map(|mend| self.made(mend, 1)).collect()
+    }
+
+    fn made(&self, mend: &Mend, places: usize) -> MadeMend {
+        let row = self.rows.iter().find(|(known, _)| known == mend);
+        MadeMend {
+            mend: mend.clone(),
+            places,
+            row: row.map(|(_, row)| row.clone()),
+            is_lasting: self.lasting.contains(mend),
+        }
+    }
+
+    /// Returns the mends that leave betas out of the request's header.
+    fn betas(&self) -> impl Iterator<Item = &Mend> {
+        self.lasting.iter().filter(|mend| mend.kind == MendKind::DropBeta)
     }
 
     /// Makes the mends in a planned body. Returns `None` if none fits.
@@ -173,25 +220,16 @@ pub(in crate::proxy) fn one_piece(body: &Segments) -> Bytes {
 }
 
 /// Counts the mends of a body in the report of its repair.
-pub(in crate::proxy) fn add_to_report(mended: &Mended, report: &mut RepairReport) {
-    for (mend, count) in &mended.made {
+pub(in crate::proxy) fn add_to_report(made: &[MadeMend], report: &mut RepairReport) {
+    for MadeMend { mend, places, .. } in made {
         let actions = report.actions.entry(action_of(mend.kind)).or_default();
-        *actions = actions.saturating_add(*count);
+        *actions = actions.saturating_add(*places);
     }
 }
 
 /// Removes the betas that the server does not know from a request's headers.
 pub(in crate::proxy) fn leave_betas_out(mends: &BodyMends, headers: &mut HeaderMap) {
-    for beta in mends.betas() {
-        remove_beta(headers, beta);
-    }
-}
-
-/// Counts the betas that are left out of these headers in the report of a repair.
-pub(in crate::proxy) fn count_betas(mends: &BodyMends, headers: &HeaderMap, report: &mut RepairReport) {
-    let count = mends.betas().filter(|beta| has_beta(headers, beta)).count();
-    if count > 0 {
-        let actions = report.actions.entry(Action::LeaveOut).or_default();
-        *actions = actions.saturating_add(count);
+    for mend in mends.betas() {
+        remove_beta(headers, &mend.word);
     }
 }

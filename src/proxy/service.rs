@@ -99,7 +99,7 @@ impl Proxy {
     /// Creates the data path.
     pub fn new(routes: Routes, settings: ProxySettings, shared: ProxyServices, network: ProxyNetwork) -> Self {
         let bound = network.bound;
-        let facts = Arc::new(FactMemory::new());
+        let facts = Arc::new(FactMemory::new(shared.recall.taught().clone()));
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
@@ -143,7 +143,9 @@ impl Proxy {
         let facts = if fresh.routes.upstreams() == old.routes.upstreams() {
             Arc::clone(&old.facts)
         } else {
-            Arc::new(FactMemory::new())
+            let taught = old.recall.taught();
+            taught.clear();
+            Arc::new(FactMemory::new(taught.clone()))
         };
         let places = ClientPlaces::for_tokens(&fresh.settings.client_tokens, &old.client_places);
         // One atomic swap: no exchange ever sees a mix of two configurations.

@@ -3,7 +3,7 @@
 //! The records contain hashes, rules, numbers of placeholders, and the ids of remote calls. A fact that is missing costs one
 //! more send.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Instant;
@@ -12,12 +12,12 @@ use super::RecallStore;
 use crate::{
     auth::Caller,
     digest_cache::Lifetime,
-    ledger::{ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
+    ledger::{LedgerError, ROWS_MAX, Record, RecordKind, RecordOwners, RecordState, Unread},
     mend::Mend,
     repair::{LearnedRules, Placeholder},
     table::{
-        DailyWrites, KnownPrincipals, MemoryLimit, StoredRow, Table, TableParts, TablePolicy, VerifiedCallers,
-        WritePolicy,
+        DailyWrites, KnownPrincipals, MemoryLimit, RowsChange, StoredRow, Table, TableParts, TablePolicy,
+        VerifiedCallers, WritePolicy,
     },
 };
 
@@ -69,7 +69,7 @@ pub enum LearnedFact {
     DeadResponse,
     /// The caller continues from responses by their ids.
     ContinuesById,
-    /// Mends of every body for a model. They replace those that were taught before: an empty list takes all back.
+    /// Mends of every body for a model, beside those that were taught before. An empty list takes all back.
     Taught(Vec<Mend>),
     /// A block that the server refuses, and that is mended in every body.
     RefusedBlock,
@@ -232,6 +232,31 @@ impl RecallStore {
         self.0.facts.may_have_any()
     }
 
+    /// Forgets the mends that servers have taught and the blocks that they refuse, of all callers. Returns the number of facts.
+    ///
+    /// In memory at once, even if the ledger fails. In the ledger a record follows that takes the mends back, so that other
+    /// processes learn of it like of any fact.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError`] if the ledger fails: the call may be repeated.
+    pub async fn forget_taught(&self) -> Result<usize, LedgerError> {
+        let state = &self.0;
+        let mut gone = state.taught.clear();
+        // What is queued would be stored afterwards.
+        state.writer.flush().await;
+        let change = |rows: &[FactRow]| {
+            let change = forgetting(rows);
+            let blocks = change.removed.iter().filter_map(|at| rows.get(*at));
+            gone.extend(blocks.chain(&change.appended).map(|FactRow((key, _))| *key));
+            change
+        };
+        state.facts.change_everyones(FACTS_MAX, change).await?;
+        // A request that ran meanwhile may have read some.
+        state.taught.clear();
+        Ok(gone.len())
+    }
+
     /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts. For one that is not verified there
     /// are none.
     pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
@@ -241,6 +266,25 @@ impl RecallStore {
             .list_latest(caller.principal(), FACTS_MAX, deadline)
             .await?;
         Ok(rows.into_iter().map(|FactRow(fact)| fact).collect())
+    }
+}
+
+/// Returns the change of a caller's facts after which servers have taught nothing.
+fn forgetting(rows: &[FactRow]) -> RowsChange<FactRow> {
+    let (mut removed, mut taught) = (Vec::new(), BTreeSet::new());
+    for (at, FactRow((key, fact))) in rows.iter().enumerate() {
+        match fact {
+            LearnedFact::RefusedBlock => removed.push(at),
+            LearnedFact::Taught(mends) if mends.is_empty() => drop(taught.remove(key)),
+            LearnedFact::Taught(_) => drop(taught.insert(*key)),
+            _ => {}
+        }
+    }
+    // The mends themselves stay before it: a process that has just taught them looks for them, and would keep them.
+    let take_back = |key| FactRow((key, LearnedFact::Taught(Vec::new())));
+    RowsChange {
+        removed,
+        appended: taught.into_iter().map(take_back).collect(),
     }
 }
 

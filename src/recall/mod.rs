@@ -15,6 +15,7 @@ mod object_owners;
 mod pinned_results;
 mod pinned_row;
 mod response_chains;
+mod taught_memory;
 mod thinking_facts;
 
 use std::{
@@ -40,6 +41,7 @@ pub use learned_fact::{FactKey, KeyedFact, LearnedFact};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
 pub use response_chains::{ChainStore, UnjoinedChain};
+pub use taught_memory::{TaughtMemory, UnprovenMends};
 pub use thinking_facts::ThinkingFact;
 
 use appended_texts::AppendedTexts;
@@ -88,6 +90,7 @@ struct RecallStoreState {
     carried: CarriedValues,
     response_chains: ChainMemory,
     facts: Table<FactRow>,
+    taught: TaughtMemory,
     thinking: ThinkingFacts,
     shapes: Table<ShapeVerdict>,
     /// The callers with pinned results, and those with appended texts.
@@ -123,6 +126,7 @@ impl RecallStore {
         let facts = fact_table(parts, &callers, fact_owners.clone(), (ttl, fact_writes));
         Self(Arc::new(RecallStoreState {
             facts,
+            taught: TaughtMemory::new(),
             thinking,
             shapes,
             writer: parts.writer().clone(),
@@ -149,6 +153,11 @@ impl RecallStore {
     /// Returns access to what answers carried and providers want back.
     pub fn continuity(&self) -> ContinuityStore<'_> {
         ContinuityStore(&self.0)
+    }
+
+    /// Returns what servers have taught by refusals, as far as it is in memory.
+    pub fn taught(&self) -> &TaughtMemory {
+        &self.0.taught
     }
 
     /// Returns `true` if no other process writes the ledger.

@@ -21,6 +21,12 @@ pub fn table() -> &'static RefusalTable {
     &TABLE
 }
 
+/// Returns the name of a row of the file. `None` if it has no row of that name.
+pub fn built_in_name(row: &str) -> Option<&'static str> {
+    let found = TABLE.rows().iter().find(|known| known.name == row);
+    found.map(|known| &*known.name)
+}
+
 fn parse_rows() -> Result<RefusalTexts, String> {
     toml::from_str(ROWS).map_err(|fault| fault.to_string())
 }

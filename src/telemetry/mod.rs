@@ -6,7 +6,7 @@
 //! | `log` | log lines; one for each exchange |
 //! | `metrics` | tables of metrics, and the metrics page |
 //! | `traces` | spans, and their export to a collector |
-//! | [`dashboard`] | the feed of the dashboard: last repairs, late results, stuck sessions, counts of the last hour |
+//! | [`dashboard`] | the feed of the dashboard: last repairs, late results, stuck sessions, taught rules, counts of the last hour |
 //!
 //! Beside them are a ledger that reports its operations, and the watch over its health.
 //! None of them contains content, secrets or query strings. `events` imports no other folder; all others import it.
@@ -34,6 +34,7 @@ pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
+    auth::Caller,
     ledger::RecordKind,
     session_table::{DetachReason, EnteredLane, RepeatedCall},
     upstream::NetworkCause,
@@ -133,6 +134,21 @@ impl Telemetry {
     /// one.
     pub fn record_success(&self, conversation: impl FnOnce() -> Option<AskedConversation>) {
         self.dashboard.record_success(conversation);
+    }
+
+    /// Records that a provider accepted a body with mends. `event` is that of its exchange, as far as it is known.
+    pub fn record_mends(&self, caller: Caller, event: &ExchangeEnded) {
+        self.dashboard.record_mends(caller, event);
+    }
+
+    /// Records that a provider accepted a body without the mends that it had taught the caller.
+    pub fn record_retracted_mends(&self, caller: Caller, event: &ExchangeEnded) {
+        self.dashboard.record_retracted_mends(caller, event);
+    }
+
+    /// Records that an operator had everything forgotten that servers have taught.
+    pub fn forget_taught(&self) {
+        self.dashboard.forget_taught();
     }
 
     /// Returns the totals of all exchanges that have ended.

@@ -157,6 +157,31 @@ export function failure(random, ms, hostile) {
   return { id, at: iso(ms), upstream, format: upstream === "anthropic" ? "anthropic" : "openai_chat", lane: hex(random, 12), stalled_tool: null, cause: null, ...who(random, upstream, hostile), ...pick(random, FAILURES) };
 }
 
+/** Rules that servers have taught. */
+export function taught(now, busy, hostile) {
+  const rule = (mend, explanation, seconds, more) => ({
+    upstream: "anthropic",
+    model: hostile ? HOSTILE : "claude-sonnet-4-5",
+    mend,
+    explanation,
+    argument: null,
+    of: null,
+    only_refused: false,
+    row: null,
+    taught_at: null,
+    used_at: iso(now - seconds * 1000),
+    uses: 1,
+    callers: 1,
+    ...more,
+    ...(hostile && { argument: HOSTILE, row: HOSTILE }),
+  });
+  const rules = [
+    rule("drop_member", "this member is left out", 30, { argument: "provider_specific_fields", of: "tool_use", row: "messages_provider_specific_fields_extra_inputs_not_permitted", taught_at: iso(now - 7_200_000), uses: 1234, callers: 3 }),
+    rule("quote_block", "blocks of this type become marked text", 4000, { upstream: "local", model: null, argument: "image", only_refused: true }),
+  ];
+  return { rules: busy ? rules : [] };
+}
+
 /** Sessions that a provider refuses again and again. */
 export function stuck(now, busy, hostile) {
   const session = (refusal, refusals, seconds, names) => ({

@@ -152,6 +152,7 @@ export class Mock {
     if (path === "events" && this.scenario === "full") return refuse(response, 503, "too_many_listeners", "all 32 event streams are in use: close another dashboard and retry");
     if (path === "events") return this.feed(response);
     if (request.method === "POST") return this.clear(path, response);
+    if (request.method === "DELETE" && path === "taught") return this.forget(response);
     if (path === "late/results" && this.scenario === "ledger") return refuse(response, 503, "ledger_unavailable", "the ledger did not answer within 3 s; retry later");
     const body = this.body(path, url.searchParams);
     if (body === undefined) return refuse(response, 404, "not_found", "there is no such thing");
@@ -176,6 +177,12 @@ export class Mock {
     this.sendParts(response);
   }
 
+  forget(response) {
+    const { rules } = this.body("taught");
+    this.forgotten = true;
+    response.setHeader("content-type", "application/json").end(JSON.stringify({ removed: rules.length }));
+  }
+
   clear(path, response) {
     const found = /^profiles\/([^/]+)\/([^/]+)\/clear$/.exec(path);
     if (!found) return refuse(response, 404, "not_found", path);
@@ -192,6 +199,7 @@ export class Mock {
     if (path.startsWith("repairs/")) return this.repairs.find(({ id }) => id === decodeURIComponent(path.slice(8)));
     if (path === "failures") return { kept: this.failures.length, failures: this.failures.slice(0, Number(query.get("limit") ?? 50)) };
     if (path === "stuck-sessions") return data.stuck(now, this.busy && !this.unstuck, this.hostile);
+    if (path === "taught") return data.taught(now, this.busy && !this.forgotten, this.hostile);
     if (path === "usage") return data.usage(this.busy, this.hostile);
     if (path === "sessions") return this.sessions(query);
     if (path === "profiles") return this.busy ? data.profiles(now, this.cleared, this.hostile) : { profiles: [], breakers: [] };

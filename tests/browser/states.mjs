@@ -84,7 +84,7 @@ export const tenThousandLanes = (browser) =>
 export const hostileEverywhere = (browser) =>
   at(browser, "hostile", { look: "narrow" }, async (page) => {
     await live(page);
-    for (const part of ["#failures-rows", "#repairs", "#stuck-rows", "#charts", "#sessions-busy", "#profiles", "#late-rows"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
+    for (const part of ["#failures-rows", "#repairs", "#stuck-rows", "#taught-rows", "#charts", "#sessions-busy", "#profiles", "#late-rows"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
     await page.locator(".repair").first().click();
     assert.equal(await page.locator("img:not(.brand img)").count(), 0);
     await fits(page);
@@ -350,6 +350,33 @@ export const stuckSessionsAreShownWhileThereAreSome = async (browser) => {
       assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^messages\.<n>/);
       mock.unstuck = true;
       await until(() => page.locator("#stuck").isHidden(), (hidden) => hidden, "no session is stuck any more");
+    });
+  }
+};
+
+export const taughtRulesAreShownAndForgotten = async (browser) => {
+  for (const look of ["light", "dark", "narrow"]) {
+    await at(browser, "live", { look }, async (page, mock) => {
+      await live(page);
+      const rows = page.locator("#taught-rows > li");
+      await rows.nth(1).waitFor();
+      const first = await rows.first().innerText();
+      for (const wanted of ["drop_member provider_specific_fields of tool_use", "anthropic", "claude-sonnet-4-5", "1,234 uses", "3 callers", "this member is left out", "taught "]) {
+        assert.ok(first.includes(wanted), `a row says “${wanted}”:\n${first}`);
+      }
+      assert.ok((await rows.nth(1).innerText()).includes("taught earlier"));
+      await accessible(page);
+      await fits(page);
+      await page.locator("#taught").screenshot({ path: `${PICTURES}taught-${look}.png` });
+      await page.locator("#taught-forget").focus();
+      await page.keyboard.press("Enter");
+      await page.locator("#confirm").waitFor();
+      await page.keyboard.press("Escape");
+      assert.equal(await rows.count(), 2, "nothing is forgotten without a yes");
+      await page.keyboard.press("Enter");
+      await page.getByRole("button", { name: "Forget", exact: true }).click();
+      await until(() => page.locator("#taught").isHidden(), (hidden) => hidden, "nothing is taught any more");
+      assert.ok(mock.asked.includes("DELETE /admin/v1/taught"));
     });
   }
 };

@@ -239,6 +239,7 @@ pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::AdminSta
         readiness,
         sessions: Arc::clone(&shared.sessions),
         late: shared.late.clone(),
+        recall: shared.recall.clone(),
         ledger: super::late::memory(),
         control,
         token: None,

@@ -22,7 +22,7 @@ use super::{
         AdminHandler::{Later, Now},
         AdminRequest, AdminResponse, BAD_CURSOR, ROWS_DEFAULT, not_found, read_ledger, shown, take_limit,
     },
-    task_links,
+    task_links, taught,
     views::{
         DateConverter,
         failures::{self, FailuresPage},
@@ -111,6 +111,11 @@ pub(super) static TABLE: LazyLock<RouteTable<AdminHandler>> = LazyLock::new(|| {
         .with::<__path_show_repair>(codes![NotFound], Now(show_repair))
         .with::<__path_list_failures>(ROWS, Now(list_failures))
         .with::<__path_list_stuck_sessions>(ROWS, Now(list_stuck_sessions))
+        .with::<taught::__path_list_taught>(&[], Now(taught::list_taught))
+        .with::<taught::__path_forget_taught>(
+            codes![LedgerUnavailable],
+            Later(|it| Box::pin(taught::forget_taught(it))),
+        )
         .with::<__path_show_usage>(&[], Now(show_usage))
         .with::<__path_list_sessions>(ROWS, Now(list_sessions))
         .with::<__path_list_profiles>(&[], Now(list_profiles))

@@ -14,6 +14,7 @@ mod metrics_page;
 mod page;
 mod request;
 mod task_links;
+mod taught;
 mod token_attempts;
 mod views;
 mod webhooks;
@@ -40,6 +41,7 @@ use crate::{
     auth::TokenHash,
     late::LateStore,
     ledger::Ledger,
+    recall::RecallStore,
     server::{ClientAddress, DescriptorReserve, ServerSettings, Tasks, serve_connection, tls::ListenerTls},
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -98,6 +100,8 @@ pub struct AdminState {
     pub sessions: Arc<SessionTable>,
     /// The late results of tool services.
     pub late: LateStore,
+    /// What earlier requests have shown, for what servers have taught.
+    pub recall: RecallStore,
     /// The ledger, for its health check.
     pub ledger: Arc<dyn Ledger>,
     /// The configuration in force, and the controls that change the running process.

@@ -53,7 +53,7 @@ const INDEX_HTML: &str = include_str!("page/index.html");
 const ASSETS: &[PageFile] = files! {
     SCRIPT: "api.js" "charts.js" "dom.js" "failures.js" "format.js" "header.js" "headline.js" "hour.js" "late.js"
         "live.js" "main.js" "plot.js" "profiles.js" "repairs.js" "sessions.js" "structure.js" "stuck.js"
-        "uplot.min.js" "usage.js" "waiting.js";
+        "taught.js" "uplot.min.js" "usage.js" "waiting.js";
     STYLE: "controls.css" "figures.css" "lists.css" "repairs.css" "style.css" "uplot.min.css";
     IMAGE: "icon.svg";
 };

@@ -22,6 +22,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
     // Only a provider can confirm a credential, so a success verifies the caller.
     let caller = attempts.outgoing.body.context.caller;
     attempts.path.callers.mark_verified(caller);
+    log.event.record_accepted();
     let mut pins = attempts.outgoing.body.pins.take();
     let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();
@@ -35,7 +36,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
     }
     // Counters accept histories that the model refuses, so a token count proves nothing.
     if attempts.route.asks_for_turn() {
-        store_learned_facts(attempts);
+        store_learned_facts(attempts, log);
     }
     unknown_refusal::report_success(attempts, log);
     bind_lane(attempts, log);
@@ -99,13 +100,14 @@ fn note_objects(attempts: &Attempts<'_>, stores_answer: bool, log: &mut Exchange
 ///
 /// A refusal alone proves nothing, since its text may echo what the client wrote. Nor does a status 200 whose first
 /// event is an error.
-fn store_learned_facts(attempts: &mut Attempts<'_>) {
+fn store_learned_facts(attempts: &mut Attempts<'_>, log: &ExchangeLog) {
     let path = attempts.path;
     let caller = attempts.outgoing.body.context.caller;
     // Those of all resends, since the last body keeps the repairs of the earlier ones.
     let mut learned = std::mem::take(&mut attempts.learned_facts);
     if let Some(history) = &attempts.history {
         learned.extend(history.mend_facts());
+        history.report_mends(caller, log);
     }
     path.facts.learn_facts(caller, &learned);
     path.recall.store_facts(caller, &learned);

@@ -26,6 +26,7 @@ use crate::{
     repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
+    telemetry::events::MadeMend,
     wire::Unreadable,
 };
 
@@ -193,7 +194,7 @@ impl BodyPlanner<'_> {
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, plain))?;
         let mut report = std::mem::take(&mut plan.report);
-        let (mends, mended) = self.mend(&repaired, &planned.context, before.scope, &mut report);
+        let (mends, mended, made) = self.mend(&repaired, &planned.context, before.scope, &mut report);
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
@@ -224,6 +225,7 @@ impl BodyPlanner<'_> {
             wire: self.reader.wire,
             learned,
             mends,
+            made,
             model: planned.context.model.clone(),
             shapes,
             scope: before.scope,
@@ -232,16 +234,17 @@ impl BodyPlanner<'_> {
         Ok(report)
     }
 
-    /// Makes the mends that refusals have taught in a repaired body. Returns them with the mended bytes, or `None` if none fits.
+    /// Makes the mends that refusals have taught in a repaired body. Returns them with the mended bytes, or `None` if none fits,
+    /// and those that were made.
     fn mend(
         &self,
         repaired: &Segments,
         context: &RequestContext,
         recall: RecallScope,
         report: &mut RepairReport,
-    ) -> (BodyMends, Option<Segments>) {
+    ) -> (BodyMends, Option<Segments>, Vec<MadeMend>) {
         if self.is_strict {
-            return (BodyMends::default(), None);
+            return (BodyMends::default(), None, Vec::new());
         }
         let reader = self.reader;
         let scope = FactScope {
@@ -249,11 +252,11 @@ impl BodyPlanner<'_> {
             caller: context.caller,
         };
         let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), recall.lane);
-        mends::count_betas(&mends, self.headers, report);
-        let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope)).map(|mended| {
-            mends::add_to_report(&mended, report);
-            Segments::whole(self.count_copy(mended.body))
-        });
-        (mends, mended)
+        let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope));
+        let mut made = mended.as_ref().map(|mended| mends.made_in(mended)).unwrap_or_default();
+        made.extend(mends.made_in_header(self.headers, &[]));
+        mends::add_to_report(&made, report);
+        let body = mended.map(|mended| Segments::whole(self.count_copy(mended.body)));
+        (mends, body, made)
     }
 }

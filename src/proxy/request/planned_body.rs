@@ -16,6 +16,7 @@ use crate::{
     repair::{Action, DisputedShape, LearnedRules, RepairReport},
     server::budget::BodyShare,
     splice::Segments,
+    telemetry::events::MadeMend,
     upstream::BoxedBody,
     wire::Wire,
 };
@@ -160,6 +161,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) learned: LearnedRules,
     /// Mends of the body: taught before, or by its refusals. `body` is without them.
     pub(in crate::proxy) mends: BodyMends,
+    /// Those of them that were made for the last send.
+    pub(in crate::proxy) made: Vec<MadeMend>,
     /// Model that the request names. `None` if it names none.
     pub(in crate::proxy) model: Option<String>,
     /// Disputed shapes of the conversation, as the client wrote it.

@@ -16,9 +16,11 @@ use super::{
     history::{CountHistory, HistoryStep},
     structure::{StructureChange, StructureJob},
     stuck_sessions::{RefusedSessions, StuckSession},
+    taught_rules::{TaughtRule, TaughtRules},
     usage::{UsageCounts, UsageHistory, UsageKind},
 };
 use crate::{
+    auth::Caller,
     clock,
     session_table::DetachReason,
     telemetry::events::{AskedConversation, ExchangeEnded, UnknownRefusal},
@@ -49,6 +51,7 @@ pub struct DashboardFeed {
     history: Mutex<CountHistory>,
     usage: Mutex<UsageHistory>,
     refused: RefusedSessions,
+    taught: TaughtRules,
     updates: broadcast::Sender<DashboardUpdate>,
     structure_jobs: mpsc::Sender<StructureJob>,
 }
@@ -90,6 +93,7 @@ impl Default for DashboardFeed {
             history: Mutex::default(),
             usage: Mutex::default(),
             refused: RefusedSessions::default(),
+            taught: TaughtRules::default(),
             updates: broadcast::Sender::new(UPDATES_MAX),
             structure_jobs,
         }
@@ -134,6 +138,11 @@ impl DashboardFeed {
     /// Returns the sessions that a provider refuses in words that the proxy does not know, the last refusal first.
     pub fn stuck_sessions(&self) -> Vec<StuckSession> {
         self.refused.stuck_sessions()
+    }
+
+    /// Returns the rules that servers have taught this process, the last used first.
+    pub fn taught_rules(&self) -> Vec<TaughtRule> {
+        self.taught.all()
     }
 
     /// Returns the names of a kind with their counts in the last minutes, those with the most requests first.
@@ -211,8 +220,24 @@ impl DashboardFeed {
         self.refused.record_success(conversation);
     }
 
-    /// Forgets the refusals of upstreams that are not configured any more.
+    /// Counts the lasting mends of a body that a provider has accepted.
+    pub(in crate::telemetry) fn record_mends(&self, caller: Caller, event: &ExchangeEnded) {
+        self.taught.record_accepted(caller, event);
+    }
+
+    /// Forgets the rules of a caller that the server of an exchange does not demand any more.
+    pub(in crate::telemetry) fn record_retracted_mends(&self, caller: Caller, event: &ExchangeEnded) {
+        self.taught.record_retracted(caller, event);
+    }
+
+    /// Forgets every rule that a server has taught.
+    pub(in crate::telemetry) fn forget_taught(&self) {
+        self.taught.retain(|_| false);
+    }
+
+    /// Forgets the refusals and the rules of upstreams that are not configured any more.
     pub(in crate::telemetry) fn retain_upstreams(&self, is_configured: impl Fn(&str) -> bool) {
+        self.taught.retain(|rule| is_configured(&rule.upstream));
         self.refused.retain_upstreams(is_configured);
     }
 

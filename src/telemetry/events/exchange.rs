@@ -1,8 +1,12 @@
 //! The event of an exchange that ended: the source of its log line, its metrics, its spans and its dashboard entry.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use super::trace::ExchangeTrace;
+use super::{
+    mends::MadeMend,
+    refusal::{RowOutcome, RowRefusal},
+    trace::ExchangeTrace,
+};
 use crate::{
     policy::{Side, stream_timeouts::RunningTool},
     repair::{Mode, RepairReport},
@@ -46,6 +50,10 @@ pub struct ExchangeEnded {
     pub is_rejected: bool,
     /// `true` if the provider refused the history, although the proxy repaired what it could.
     pub is_history_refused: bool,
+    /// The mends of the body that was sent last.
+    pub mends: Vec<MadeMend>,
+    /// The refusals that rows have read, in their order.
+    pub row_refusals: Vec<RowRefusal>,
     /// The number of sends to the provider, resends included. Log key `attempts`.
     pub sends: u32,
     /// Bytes of the request's body as it was received.
@@ -89,6 +97,39 @@ impl ExchangeEnded {
     /// Returns the `format` label: the format's name, or `none`.
     pub(in crate::telemetry) fn format_label(&self) -> &'static str {
         self.format.map_or("none", Format::label)
+    }
+
+    /// Returns the names of the rows because of which the body has mends, each once, with commas between them. `None` if
+    /// it has no mends.
+    pub fn rules(&self) -> Option<String> {
+        let mut names: Vec<Cow<'_, str>> = Vec::new();
+        for name in self.mends.iter().map(MadeMend::rule) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// Records a refusal that a row has read, and what became of it.
+    pub fn record_row(&mut self, row: &str, outcome: RowOutcome) {
+        let last = self.row_refusals.last_mut();
+        let is_same = |last: &&mut RowRefusal| *last.row == *row && last.outcome == RowOutcome::Relayed;
+        match last.filter(is_same) {
+            // The answer to a refusal that was counted already: no other body has followed it.
+            Some(last) if outcome == RowOutcome::Explained => last.outcome = outcome,
+            _ => self.row_refusals.push(RowRefusal {
+                row: row.into(),
+                outcome,
+            }),
+        }
+    }
+
+    /// Records that the provider has accepted the last body, which has every change because of a refusal before.
+    pub fn record_accepted(&mut self) {
+        let vain = self.row_refusals.iter_mut();
+        vain.filter(|refusal| refusal.outcome == RowOutcome::Vain)
+            .for_each(|refusal| refusal.outcome = RowOutcome::Mended);
     }
 
     /// Returns the latency that the proxy added: before the first send, and while the answer waited for the ledger.

@@ -2,12 +2,14 @@
 
 mod exchange;
 mod handshake;
+mod mends;
 mod refusal;
 mod trace;
 
 pub use exchange::{AnswerSummary, ExchangeEnded};
 pub use handshake::HandshakeFault;
-pub use refusal::{AskedConversation, UnknownRefusal};
+pub use mends::MadeMend;
+pub use refusal::{AskedConversation, RowOutcome, RowRefusal, UnknownRefusal};
 pub(super) use trace::TraceTarget;
 pub use trace::{ExchangeTrace, ModelRequest};
 

@@ -1,7 +1,8 @@
-//! Refusals that the proxy does not know, and the conversations that they stop.
+//! Refusals: those that a row reads, with what becomes of them, and those that the proxy does not know.
 
 use crate::{
     auth::Caller,
+    labels::labelled_enum,
     session::{LaneId, TurnMark},
 };
 
@@ -40,4 +41,37 @@ pub struct UnknownRefusal {
     pub text: Box<str>,
     /// The status of the provider's answer.
     pub status: u16,
+}
+
+labelled_enum! {
+    /// What becomes of a refusal that a row has read.
+    pub enum RowOutcome {
+        /// The request was resent with a change, and the provider accepted it.
+        Mended = "mended",
+        /// The request was resent with a change, and the client got an error all the same.
+        Vain = "vain",
+        /// The client got the refusal, because it is about what the user has written newly.
+        Kept = "kept",
+        /// The client got the refusal, because the mend of the row fits nowhere in the body.
+        FitsNowhere = "fits_nowhere",
+        /// The client got the refusal, because mends of the row were in vain three times.
+        Rests = "rests",
+        /// The client got the refusal, because the exchange or its caller had no resend left.
+        Limited = "limited",
+        /// The client got the refusal, because the mend of the row is switched off.
+        SwitchedOff = "switched_off",
+        /// The client got the refusal, because no recovery has another body.
+        Relayed = "relayed",
+        /// The client got the refusal with an explanation.
+        Explained = "explained",
+    }
+}
+
+/// A refusal that a row has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowRefusal {
+    /// The name of the row.
+    pub row: Box<str>,
+    /// What became of it.
+    pub outcome: RowOutcome,
 }

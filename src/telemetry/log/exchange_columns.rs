@@ -34,6 +34,7 @@ enum ColumnName {
     Duration,
     Failure,
     Repair,
+    Rules,
     Calls,
     RequestId,
 }
@@ -49,7 +50,9 @@ pub(super) struct LineColumn {
 }
 
 /// The columns to cut while a line is too long, each with the width that it keeps. The JSON form has everything whole.
-const CUTS: [(ColumnName, usize); 7] = [
+const CUTS: [(ColumnName, usize); 8] = [
+    // The repair says what was done; the rules say why.
+    (ColumnName::Rules, 0),
     (ColumnName::Subject, 20),
     (ColumnName::Calls, 20),
     (ColumnName::Subject, 16),
@@ -73,6 +76,7 @@ pub(super) fn line_columns(time: &str, level: &str, fields: &ExchangeFields) -> 
         column(ColumnName::Duration, duration_text(fields.dur_ms), ColumnStyle::Plain),
         column(ColumnName::Failure, failure_text(fields), ColumnStyle::Level),
         column(ColumnName::Repair, repair_text(&fields.repair), ColumnStyle::Plain),
+        column(ColumnName::Rules, rules_text(fields), ColumnStyle::Dim),
         column(ColumnName::Calls, calls_text(fields), ColumnStyle::Plain),
         column(ColumnName::RequestId, short_id(&fields.request_id), ColumnStyle::Dim),
     ];
@@ -172,6 +176,14 @@ fn repair_text(repair: &str) -> String {
     }
 }
 
+/// Returns the names of the rows because of which the body has mends. Empty if it has none.
+fn rules_text(fields: &ExchangeFields) -> String {
+    match fields.rules.as_str() {
+        "" => String::new(),
+        rules => format!("by {rules}"),
+    }
+}
+
 /// Returns the calls that were found broken, each as its tool and its id. Empty if there are none.
 fn calls_text(fields: &ExchangeFields) -> String {
     // Each is written as its fault, its tool and its id.
@@ -257,6 +269,10 @@ mod tests {
             cause: "unknown_issuer".to_owned(),
             ..failed(502, "network", "tls")
         };
+        let mended = ExchangeFields {
+            rules: "developer_not_one_of_roles".to_owned(),
+            ..with_repair("fixed=1", "", fields())
+        };
         let model = "anthropic claude-sonnet-4-5";
         for (fields, shown) in [
             (fields(), format!("200 {model} 12 ms")),
@@ -280,6 +296,10 @@ mod tests {
             (
                 with_repair("unreadable; reason=shape", "", refused),
                 format!("400 {model} 12 ms client/request history refused unreadable=shape"),
+            ),
+            (
+                mended,
+                format!("200 {model} 12 ms repaired fixed=1 by developer_not_one_of_roles"),
             ),
             (intercepted, format!("502 {model} 12 ms network/tls unknown_issuer")),
             (elsewhere, "404 POST /anthropic/v1/messages 12 ms".to_owned()),
@@ -307,6 +327,7 @@ mod tests {
                                 upstream: upstream.to_owned(),
                                 model: model.to_owned(),
                                 repair: repair.to_owned(),
+                                rules: repair.to_owned(),
                                 side: "provider_compaction".to_owned(),
                                 code: code.to_owned(),
                                 broken_calls: broken_calls.to_owned(),
@@ -334,6 +355,7 @@ mod tests {
         let fields = ExchangeFields {
             model: "claude-sonnet-4-5-20250929".to_owned(),
             repair: "moved=1, placeholder=2".to_owned(),
+            rules: "developer_not_one_of_roles".to_owned(),
             broken_calls: format!("unanswered bash toolu_{}, orphan read toolu_2", "1".repeat(24)),
             dur_ms: 1234,
             ..fields()

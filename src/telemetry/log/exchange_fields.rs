@@ -21,6 +21,7 @@ pub(super) struct ExchangeFields {
     pub(super) code: String,
     pub(super) cause: String,
     pub(super) repair: String,
+    pub(super) rules: String,
     pub(super) broken_calls: String,
     pub(super) is_history_refused: bool,
 }
@@ -46,6 +47,7 @@ impl Visit for ExchangeFields {
             "code" => &mut self.code,
             "cause" => &mut self.cause,
             "repair" => &mut self.repair,
+            "rules" => &mut self.rules,
             "broken_calls" => &mut self.broken_calls,
             _ => return,
         };

@@ -40,6 +40,7 @@ macro_rules! exchange_event {
             mode = $event.mode.map(crate::repair::Mode::label),
             status,
             repair = $event.repair_summary(),
+            rules = $event.rules(),
             stop = answer.map(|answer| answer.stop),
             calls = answer.map(|answer| answer.calls),
             server_tools = answer.map(|answer| answer.server_tools),

@@ -13,7 +13,7 @@ use super::{
 use crate::{telemetry::events::ExchangeEnded, wire::Format};
 
 /// Limit of label sets of `requests` with an upstream and a format of their own.
-const REQUEST_SETS_MAX: usize = 214;
+const REQUEST_SETS_MAX: usize = 165;
 /// Limit of label sets that folding adds to `requests`: six status classes times seven outcomes.
 const REQUEST_FOLDED_SETS_MAX: usize = 6 * 7;
 /// Seconds of a whole exchange: from an error of the proxy itself to half an hour of work.

@@ -2,11 +2,16 @@
 
 use prometheus_client::metrics::counter::Counter;
 
-use super::{family::CounterFamily, label_sets::LabelSpace, page::metric_table};
+use super::{
+    family::CounterFamily,
+    label_sets::{LabelSpace, LabelValue},
+    page::metric_table,
+};
 use crate::{
     conversation::FindingKind,
+    refusals,
     repair::{Action, ContinuityKind, RepairReport},
-    telemetry::events::ExchangeEnded,
+    telemetry::events::{ExchangeEnded, RowOutcome},
     wire::{Format, Unreadable},
 };
 
@@ -26,6 +31,11 @@ const RESEND_REASONS: [&str; 8] = [
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned results.
 const PINNED_ANSWERS: [&str; 5] = ["moved", "restored", "earlier_run", "placeholder", "unread"];
+/// Limit of label sets of `refusal_rows`. A process meets few servers, and few rows: 20 of them have room with two outcomes
+/// each.
+const ROW_SETS_MAX: usize = 40;
+/// The label of rows that an operator has added. Their names come from a file, which may have any number.
+const OWN_ROW: &str = "own";
 
 metric_table! {
     /// Metrics of repairs.
@@ -66,6 +76,11 @@ metric_table! {
             "Requests that the provider refused again after a second repair and a retry",
             LabelSpace::closed([("why", &RESEND_REASONS)]),
         );
+        refusal_rows: CounterFamily<2> = page.counters(
+            "refusal_rows",
+            "Refusals in known words, by the row that has matched and what became of them; own is a row of the operator",
+            LabelSpace::open(["row", "outcome"], ROW_SETS_MAX).folding(["row"], RowOutcome::ALL.len()),
+        );
         deferred: Counter = page.counter(
             "deferred",
             "Results that were left out of a request because no message of its history can contain them yet",
@@ -100,6 +115,11 @@ impl RepairMetrics {
         }
         if event.is_rejected {
             self.rejections.count([format]);
+        }
+        for refusal in &event.row_refusals {
+            let row = refusals::built_in_name(&refusal.row).unwrap_or(OWN_ROW);
+            let labels = [row, refusal.outcome.label()].map(LabelValue::Borrowed);
+            self.refusal_rows.count(labels);
         }
     }
 

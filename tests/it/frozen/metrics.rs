@@ -10,7 +10,7 @@ use antiphon::{
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
-        events::{AnswerSummary, ExchangeEnded, ResultPosted},
+        events::{AnswerSummary, ExchangeEnded, ResultPosted, RowOutcome},
     },
     upstream::NetworkCause,
     wire::{Format, Unreadable, watch::stop_labels},
@@ -19,7 +19,13 @@ use antiphon::{
 use crate::{frozen::golden::same_lines, frozen::words::CLASSES, telemetry::metrics::ended};
 
 /// Labels whose values come from the configuration, from clients or from the build.
-pub(crate) const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "version", "revision"];
+const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "version", "revision"];
+
+/// Returns `true` for a label of a metric whose values are not pinned.
+pub(crate) fn is_open(name: &str, label: &str) -> bool {
+    // The other metric with this label has a closed list of rows.
+    OPEN_LABELS.contains(&label) || (name == "antiphon_refusal_rows_total" && label == "row")
+}
 
 /// Returns telemetry with one event of every kind.
 pub(crate) fn exercised() -> Telemetry {
@@ -84,8 +90,10 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
         actions: Action::ALL.map(|action| (action, 1)).into(),
         ..RepairReport::default()
     };
-    for format in Format::ALL.map(Some).into_iter().chain([None]) {
-        for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
+    for (at, format) in Format::ALL.map(Some).into_iter().chain([None]).enumerate() {
+        // Every side with one format alone: all combinations have no room on the page.
+        let sides = Side::ALL.map(Side::label).map(Some).into_iter().filter(|_| at == 0);
+        for side in sides.chain([None]) {
             telemetry.record_exchange(&ExchangeEnded {
                 upstream: Some("u".to_owned()),
                 format,
@@ -98,6 +106,12 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
             });
         }
     }
+    let mut refused = ended();
+    // Backwards, since an explanation takes the place of a refusal that was relayed.
+    for outcome in RowOutcome::ALL.into_iter().rev() {
+        refused.record_row("developer_not_one_of_roles", outcome);
+    }
+    telemetry.record_exchange(&refused);
     for reason in Unreadable::ALL {
         let unreadable = Some(reason);
         telemetry.record_exchange(&ExchangeEnded { unreadable, ..ended() });
@@ -177,7 +191,7 @@ fn sample(line: &str) -> Vec<String> {
         .collect();
     let names: Vec<&str> = pairs.iter().map(|(label, _)| *label).collect();
     let mut facts = vec![format!("sample {name}{{{}}}", names.join(","))];
-    let closed = pairs.iter().filter(|(label, _)| !OPEN_LABELS.contains(label));
+    let closed = pairs.iter().filter(|(label, _)| !is_open(name, label));
     facts.extend(closed.map(|(label, value)| format!("value {name} {label}={value}")));
     facts
 }

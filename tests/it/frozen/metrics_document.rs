@@ -11,7 +11,7 @@ use similar::TextDiff;
 
 use crate::frozen::{
     golden::freeze,
-    metrics::{OPEN_LABELS, exercised},
+    metrics::{exercised, is_open},
 };
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
@@ -92,12 +92,12 @@ fn tables(page: &str) -> String {
             family.help,
         ];
         writeln!(text, "| {} |", row.join(" | ")).unwrap();
-        for (label, found) in family.labels.iter().filter(|(label, _)| !OPEN_LABELS.contains(label)) {
+        for (label, found) in family.labels.iter().filter(|(label, _)| !is_open(&family.name, label)) {
             let found: Vec<&str> = found.iter().copied().collect();
             values.entry((label, found)).or_default().push(&family.name);
         }
     }
-    text.push_str("\n## Values of labels\n\n`upstream` and `profile` are names from the configuration, or `other` on a full page. `tool` is the name of a tool,\nor `other`.\n\n");
+    text.push_str("\n## Values of labels\n\n`upstream` and `profile` are names from the configuration, or `other` on a full page. `tool` is the name of a tool,\nor `other`. `row` of `antiphon_refusal_rows_total` is the name of a row of `src/refusals/rows.toml`, `own` for one of\nthe operator, or `other`.\n\n");
     text.push_str("| label | of | values |\n|---|---|---|\n");
     let code = |words: &[&str]| {
         words

@@ -182,6 +182,7 @@ fn after_refusals(facts: &mut String) {
     ] {
         let body = Bytes::from_static(body.as_bytes());
         let refused = Refusal {
+            row: "row".into(),
             kind: RefusalKind::Unanswered,
             ids: vec!["call_1".to_owned(), "call_2".to_owned()],
             demand: None,

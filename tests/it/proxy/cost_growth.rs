@@ -109,6 +109,7 @@ fn items_refused_by_id() {
     };
     for kind in [RefusalKind::RepeatedItem, RefusalKind::WithoutReasoningItem] {
         let refusal = Refusal {
+            row: "row".into(),
             kind,
             ids: vec!["msg_1".into()],
             demand: None,

@@ -72,6 +72,20 @@ async fn ask(app: &App, provider: &Provider, path: &str, key: &str, body: &Value
     )
 }
 
+/// Returns the refusals that rows have read so far, by row and outcome.
+fn rows(app: &App) -> Vec<String> {
+    let page = app.telemetry.encode_metrics();
+    let counted = |line: &str| {
+        let (labels, count) = line
+            .strip_prefix("antiphon_refusal_rows_total{row=\"")?
+            .split_once("\"} ")?;
+        Some(format!("{} {count}", labels.replace("\",outcome=\"", " ")))
+    };
+    let mut rows: Vec<String> = page.lines().filter_map(counted).collect();
+    rows.sort();
+    rows
+}
+
 fn last(provider: &Provider) -> Value {
     serde_json::from_slice(&provider.seen().last().unwrap().body).unwrap()
 }
@@ -165,6 +179,43 @@ async fn a_mend_that_is_switched_off_is_not_made() {
     })
     .await;
     assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (400, vec![400]));
+    assert_eq!(rows(&app), ["developer_not_one_of_roles switched_off 1"]);
+}
+
+/// The first answer names the row. Later ones name the mend: the row is not remembered.
+#[tokio::test]
+async fn an_answer_names_the_rows_because_of_which_its_body_has_mends() {
+    let provider = server(&[NO_DEVELOPER, NO_NEIGHBOURS]).await;
+    let app = start(&provider, |_| {}).await;
+    let mut body = developer();
+    let again = json!({"role": "user", "content": "Hello?"});
+    body["messages"].as_array_mut().unwrap().push(again);
+    let plain = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    let named = "developer_not_one_of_roles, conversation_roles_must_alternate";
+    let taught = "taught:rename_role, taught:merge_neighbours";
+    for (body, rules) in [(&body, Some(named)), (&body, Some(taught)), (&plain, None)] {
+        let fields = [("authorization", "Bearer one"), ("content-type", "application/json")];
+        let got = app.ask(post_with(CHAT, &fields, body.to_string().as_bytes())).await;
+        assert_eq!((got.status(), got.header("x-antiphon-rule")), (200, rules));
+    }
+    assert_eq!(
+        rows(&app),
+        [
+            "conversation_roles_must_alternate mended 1",
+            "developer_not_one_of_roles mended 1"
+        ]
+    );
+}
+
+/// A known fault that is not in the body.
+#[tokio::test]
+async fn a_refusal_that_no_recovery_can_meet_is_counted_as_relayed() {
+    let provider = server(&[]).await;
+    let app = start(&provider, |_| {}).await;
+    let text = "Previous response with id 'resp_1' not found.";
+    provider.reply(Reply::Status(400, json!({"error": {"message": text}})));
+    assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (400, vec![400]));
+    assert_eq!(rows(&app), ["previous_response_id_not_found relayed 1"]);
 }
 
 #[tokio::test]
@@ -213,6 +264,14 @@ async fn a_third_fault_is_mended_by_the_next_try() {
             {"role": "user", "content": "One\n\nTwo"},
         ])
     );
+    let counted = rows(&app);
+    assert_eq!(counted.len(), 4, "{counted:?}");
+    for (at, outcome) in [" vain 1", " vain 1", " limited 1", " mended 1"]
+        .into_iter()
+        .enumerate()
+    {
+        assert!(counted.iter().any(|row| row.ends_with(outcome)), "{at} {counted:?}");
+    }
 }
 
 fn image(data: &str) -> Value {
@@ -227,7 +286,8 @@ async fn a_new_picture_is_quoted_once_its_client_has_seen_the_refusal() {
     let mut body = json!({"model": "m", "max_tokens": 9, "messages": [
         {"role": "user", "content": [image("iVBORw0KGgo="), {"type": "text", "text": "Look."}]},
     ]});
-    for _ in 0..2 {
+    // More often than a row of vain mends would be asked.
+    for _ in 0..4 {
         assert_eq!(
             ask(&app, &provider, MESSAGES, "one", &body).await,
             (400, vec![400]),
@@ -253,6 +313,10 @@ async fn a_new_picture_is_quoted_once_its_client_has_seen_the_refusal() {
         (200, vec![200]),
         "its hash is known"
     );
+    assert_eq!(
+        rows(&app),
+        ["could_not_process_image kept 4", "could_not_process_image mended 1"]
+    );
 }
 
 /// A server that refuses everything in the words of a row costs few sends.
@@ -268,6 +332,8 @@ async fn a_row_rests_after_three_vain_mends() {
         sends.push(statuses.len());
     }
     assert_eq!(sends, [2, 2, 2, 1, 1, 1]);
+    let of_row = |outcome: &str| format!("developer_not_one_of_roles {outcome} 3");
+    assert_eq!(rows(&app), ["fits_nowhere", "rests", "vain"].map(of_row));
 }
 
 #[tokio::test]
@@ -290,6 +356,12 @@ async fn a_beta_that_the_server_does_not_know_leaves_the_header() {
             (got.status(), got.header("x-antiphon-repair")),
             (200, Some("left_out=1"))
         );
+        let rule = if sends == 2 {
+            "unexpected_values_for_anthropic_beta_header"
+        } else {
+            "taught:drop_beta"
+        };
+        assert_eq!(got.header("x-antiphon-rule"), Some(rule));
         let seen = provider.seen();
         assert_eq!(seen.len() - before, sends);
         assert_eq!(seen.last().unwrap().headers["anthropic-beta"], "old-1");

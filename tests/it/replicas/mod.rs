@@ -18,5 +18,6 @@ mod pooled;
 mod round_trips;
 mod shared_cooldowns;
 mod stories;
+mod taught_rules;
 pub(crate) mod told;
 mod walk;

@@ -40,6 +40,8 @@ pub(crate) fn ended() -> ExchangeEnded {
         unreadable: None,
         is_rejected: false,
         is_history_refused: false,
+        mends: Vec::new(),
+        row_refusals: Vec::new(),
         sends: 1,
         bytes_in: 10,
         bytes_out: 20,

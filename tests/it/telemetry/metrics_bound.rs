@@ -7,11 +7,12 @@ use antiphon::{
     policy::ProfileState,
     policy::{CooldownReason, Side, breaker},
     provider::BUILT_IN,
+    refusals,
     session::TurnMark,
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
-        events::{AskedConversation, ExchangeEnded, ResultPosted, UnknownRefusal},
+        events::{AskedConversation, ExchangeEnded, ResultPosted, RowOutcome, UnknownRefusal},
     },
     upstream::NetworkCause,
     wire::Format,
@@ -99,6 +100,7 @@ impl Fleet {
             exchanges(telemetry, upstream);
         }
         exchanges(telemetry, "nowhere");
+        telemetry.record_exchange(&with_every_row());
         for answer in POST_ANSWERS {
             let service = "made up";
             telemetry.record_post(&ResultPosted {
@@ -159,6 +161,19 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
             }
         }
     }
+}
+
+/// Returns an exchange with a refusal of every row and outcome, and of rows that no table has.
+fn with_every_row() -> ExchangeEnded {
+    let own = (0..100).map(|n| format!("made-up-{n}"));
+    let built_in = refusals::table().rows().iter().map(|row| row.name.clone());
+    let mut event = ended();
+    for row in built_in.chain(own) {
+        for outcome in RowOutcome::ALL {
+            event.record_row(&row, outcome);
+        }
+    }
+    event
 }
 
 /// Records events with names that are not configured.
@@ -271,6 +286,38 @@ fn series_beyond_the_limit_are_counted_as_other() {
     assert!((sum("antiphon_requests_total", "") - all).abs() < 0.5);
     assert!((sum("antiphon_requests_total", "outcome=\"network\"") - all / 7.0).abs() < 0.5);
     assert!(value(&page, "antiphon_series_folded_total").is_some_and(|folded| folded > 1000.0));
+}
+
+/// Only names of the built-in table are labels, and what has no room keeps its outcome.
+#[test]
+fn refusals_of_further_rows_are_counted_as_other_and_those_of_an_operator_as_own() {
+    let telemetry = Telemetry::default();
+    let count = |row: &str, outcome: &str| {
+        let labels = format!("antiphon_refusal_rows_total{{row=\"{row}\",outcome=\"{outcome}\"}}");
+        value(&telemetry.encode_metrics(), &labels)
+    };
+    let mut event = ended();
+    for row in ["developer_not_one_of_roles", "my_row", "your_row"] {
+        event.record_row(row, RowOutcome::Vain);
+    }
+    event.record_row("my_row", RowOutcome::Relayed);
+    event.record_row("my_row", RowOutcome::Explained);
+    telemetry.record_exchange(&event);
+    event.record_accepted();
+    telemetry.record_exchange(&event);
+    for (row, outcome, times) in [
+        ("developer_not_one_of_roles", "vain", Some(1.0)),
+        ("developer_not_one_of_roles", "mended", Some(1.0)),
+        ("own", "vain", Some(2.0)),
+        ("own", "mended", Some(2.0)),
+        ("own", "explained", Some(2.0)),
+        ("own", "relayed", None),
+    ] {
+        assert_eq!(count(row, outcome), times, "{row} {outcome}");
+    }
+    telemetry.record_exchange(&with_every_row());
+    assert!(count("other", "limited").is_some_and(|folded| folded > 100.0));
+    assert!(!telemetry.encode_metrics().contains("made-up"));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use antiphon::{
     conversation::FindingKind,
     ledger::RecordKind,
     repair::Action,
-    telemetry::{BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS},
+    telemetry::{
+        BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, events::RowOutcome,
+    },
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -113,7 +115,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 65] = [
+const OURS: [&str; 66] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -125,6 +127,7 @@ const OURS: [&str; 65] = [
     "antiphon_rejections",
     "antiphon_second_repairs",
     "antiphon_second_repairs_refused",
+    "antiphon_refusal_rows",
     "antiphon_deferred",
     "antiphon_unrepairable",
     "antiphon_frozen_answers",
@@ -201,7 +204,9 @@ fn every_metric_has_help_and_measurements_have_a_unit() {
     telemetry.count_attempt("anthropic", "ok");
     telemetry.set_profile_state("anthropic", "a", "ready", true);
     telemetry.set_breaker_count("anthropic", "open", 1);
-    telemetry.record_exchange(&ended());
+    let mut refused = ended();
+    refused.record_row("developer_not_one_of_roles", RowOutcome::Relayed);
+    telemetry.record_exchange(&refused);
     let page = telemetry.encode_metrics();
     let mut names: Vec<&str> = page
         .lines()

@@ -122,6 +122,7 @@ fn repair_refused(body: &Bytes, wire: Wire) {
         RefusalKind::RepeatedItem,
     ] {
         let refusal = Refusal {
+            row: "row".into(),
             kind,
             ids: ids.clone(),
             demand: None,

@@ -43,7 +43,8 @@ use crate::{
     clock,
     digest_cache::{DigestCache, EntryChange, Lifetime},
     ledger::{
-        CommitStep, Ledger, Record, RecordKey, RecordKind, RecordName, RecordOwners, RecordState, Unread, read_by,
+        CommitStep, Ledger, LedgerError, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, RecordOwners,
+        RecordState, TimedCommit, Unread, read_by,
     },
     principal::Principal,
     writer::{Added, LedgerCounter, Writer},
@@ -161,6 +162,15 @@ pub struct TablePolicy {
     pub restores_lost: bool,
     /// The count of a principal's writes in a day, which is limited. `None` if something else bounds them.
     pub daily: Option<DailyWrites>,
+}
+
+/// The change of a principal's stored rows.
+#[derive(Clone, Debug)]
+pub struct RowsChange<V> {
+    /// The places of the rows that go.
+    pub removed: Vec<usize>,
+    /// Rows that are stored as the latest ones.
+    pub appended: Vec<V>,
 }
 
 /// A table of rows. The handle is cheap to clone.
@@ -327,6 +337,63 @@ impl<V: StoredRow> Table<V> {
         };
         let records = self.0.records.ask(principal, list, deadline).await?.unwrap_or_default();
         Ok(records.iter().filter_map(V::decode).collect())
+    }
+
+    /// Changes the latest rows of every principal in the ledger, at most `limit` of each. `change` gets those of one principal in
+    /// the order of their inserts.
+    ///
+    /// Only for rows that are named by their content, of which memory keeps none.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError`] if the ledger fails. What was changed before stays so.
+    pub async fn change_everyones(
+        &self,
+        limit: usize,
+        mut change: impl FnMut(&[V]) -> RowsChange<V> + Send,
+    ) -> Result<(), LedgerError> {
+        let (ledger, kind) = (&self.0.records.parts.ledger, self.0.records.policy.kind);
+        let mut after = None;
+        loop {
+            let principals = ledger.list_principals(kind, after, ROWS_MAX).await?;
+            let Some(last) = principals.last() else { return Ok(()) };
+            after = Some(*last);
+            for principal in principals {
+                let records = ledger.list_records(kind, principal, limit, clock::unix_time()).await?;
+                let read = |record: Record| V::decode(&record).map(|row| (record, row));
+                let (records, rows): (Vec<Record>, Vec<V>) = records.into_iter().filter_map(read).unzip();
+                let steps = self.change_steps(Principal::from_bytes(principal), &records, change(&rows));
+                self.commit_steps(steps).await?;
+            }
+        }
+    }
+
+    /// Returns the steps of a change of rows, which are in these records.
+    fn change_steps(&self, principal: Principal, records: &[Record], change: RowsChange<V>) -> Vec<CommitStep> {
+        let removed = change.removed.into_iter().filter_map(|at| records.get(at));
+        let mut steps: Vec<CommitStep> = removed.map(Record::remove_step).collect();
+        for row in change.appended {
+            if let Some(value) = row.encode() {
+                let key = self.0.records.key(principal, digest_of([&value[..]]));
+                steps.extend(renewal_steps(key, value, self.0.records.expires_at(&row)));
+            }
+        }
+        steps
+    }
+
+    /// Carries out steps, each by itself: another process may have made some of them meanwhile.
+    async fn commit_steps(&self, steps: Vec<CommitStep>) -> Result<(), LedgerError> {
+        let now = clock::unix_time();
+        for some in steps.chunks(ROWS_MAX) {
+            let commits = some.iter().map(|step| TimedCommit {
+                steps: vec![step.clone()],
+                now,
+            });
+            for result in self.0.records.parts.ledger.commit_each(commits.collect()).await? {
+                result?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns rows in the order of their names: from memory, and those that it does not know for certain from the ledger.

@@ -109,6 +109,25 @@ declare namespace Api {
     sessions: StuckSession[];
   }
 
+  interface TaughtRule {
+    upstream: string;
+    model: string | null;
+    mend: string;
+    explanation: string;
+    argument: string | null;
+    of: string | null;
+    only_refused: boolean;
+    row: string | null;
+    taught_at: string | null;
+    used_at: string;
+    uses: number;
+    callers: number;
+  }
+
+  interface Taught {
+    rules: TaughtRule[];
+  }
+
   interface UsageRow {
     name: string | null;
     requests: number;

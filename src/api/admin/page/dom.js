@@ -165,3 +165,22 @@ export function choices(fieldset, choices, chosen) {
 export function announce(text) {
 	the("said").textContent = text;
 }
+
+/**
+ * Asks, and waits for the answer.
+ * @param {string} title
+ * @param {string} text
+ * @param {string} yes
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(title, text, yes) {
+	const dialog = /** @type {HTMLDialogElement} */ (the("confirm"));
+	say(the("confirm-title"), title);
+	say(the("confirm-text"), text);
+	say(the("confirm-yes"), yes);
+	the("confirm-yes").onclick = () => dialog.close("yes");
+	the("confirm-no").onclick = () => dialog.close("no");
+	dialog.returnValue = "no";
+	dialog.showModal();
+	return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+}

@@ -15,6 +15,7 @@ import { Profiles } from "./profiles.js";
 import { Repairs } from "./repairs.js";
 import { Sessions } from "./sessions.js";
 import { showStuck } from "./stuck.js";
+import { Taught } from "./taught.js";
 import { Waiting } from "./waiting.js";
 
 /** Without a feed, all is asked for so often. */
@@ -31,6 +32,7 @@ const repairs = new Repairs();
 const failures = new Failures();
 const sessions = new Sessions(quietly);
 const profiles = new Profiles(async () => takeProfiles(await get("profiles")));
+const taught = new Taught();
 const waiting = new Waiting(quietly);
 const feed = new Feed({ opened, event, lost, unauthorized });
 
@@ -137,7 +139,7 @@ async function opened() {
 	clearTimeout(polls);
 	// The status first: the range of the charts follows the uptime.
 	takeStatus(await get("status"));
-	await Promise.all([loadSeries(), ...[loadRepairs(), loadFailures()].map(quietly)]);
+	await Promise.all([loadSeries(), ...[loadRepairs(), loadFailures(), taught.load()].map(quietly)]);
 	shown("live");
 }
 
@@ -190,6 +192,8 @@ function tick(data) {
 	const what = hour.tick(data);
 	if (what === "gap") quietly(loadSeries());
 	else if (what === "changed") draw();
+	// Only requests use rules.
+	if (what !== "same" && hour.total("requests", 10) > 0) quietly(taught.tick());
 }
 
 /**
@@ -214,7 +218,7 @@ function lost(why, retryInMs, isFull) {
 
 async function poll() {
 	if (!document.hidden) {
-		await quietly(Promise.all([loadParts(), loadSeries(), repairs.open === null && loadRepairs(), loadFailures()]).then(() => feed.open === null && shown("polling")));
+		await quietly(Promise.all([loadParts(), loadSeries(), repairs.open === null && loadRepairs(), loadFailures(), taught.load()]).then(() => feed.open === null && shown("polling")));
 	}
 	clearTimeout(polls);
 	if (feed.isFull) polls = setTimeout(poll, POLL_MS);

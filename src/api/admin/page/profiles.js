@@ -2,7 +2,7 @@
 // Profiles and breakers: their states and cooldowns with causes and ends, and the button that ends cooldowns.
 
 import { ask } from "./api.js";
-import { announce, fill, h, keyed, name, say, the } from "./dom.js";
+import { announce, confirmed, fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, counted, duration, when, word } from "./format.js";
 import { notice } from "./header.js";
 
@@ -126,23 +126,4 @@ function broken(breakers) {
 		),
 	);
 	return [h("ul", { class: "breakers" }, ...lines)];
-}
-
-/**
- * Asks, and waits for the answer.
- * @param {string} title
- * @param {string} text
- * @param {string} yes
- * @returns {Promise<boolean>}
- */
-function confirmed(title, text, yes) {
-	const dialog = /** @type {HTMLDialogElement} */ (the("confirm"));
-	say(the("confirm-title"), title);
-	say(the("confirm-text"), text);
-	say(the("confirm-yes"), yes);
-	the("confirm-yes").onclick = () => dialog.close("yes");
-	the("confirm-no").onclick = () => dialog.close("no");
-	dialog.returnValue = "no";
-	dialog.showModal();
-	return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }

@@ -13,6 +13,7 @@ pub(super) mod series;
 pub(super) mod sessions;
 pub(super) mod status;
 pub(super) mod stuck_sessions;
+pub(super) mod taught;
 pub(super) mod usage;
 
 use std::time::{Duration, Instant};

@@ -37,6 +37,7 @@ use crate::{
         response::ProviderAnswer,
     },
     repair::CallKey,
+    telemetry::events::RowOutcome,
     upstream::SendError,
 };
 use objection::{LedgerNeed, Objection, Recovery};
@@ -92,6 +93,7 @@ async fn resend_while_refused(
     while let Some(objection) = Objection::read(attempts, &answer) {
         // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
         let Some((place, mut proposal)) = Box::pin(propose_next(attempts, &objection, from, log)).await else {
+            record_unmet(attempts, &objection, log);
             break;
         };
         let trial = proposal.trial.take();
@@ -119,7 +121,9 @@ async fn resend_while_refused(
             end_trial(attempts, trial);
             // A trial has no late text, so there is nothing to store that could fail.
             put_proposal(attempts, &mut proposal).await;
+            record_resent(&objection, log);
         } else {
+            record_resent(&objection, log);
             // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.
             let Some(next) = next else { break };
             answer = next;
@@ -135,6 +139,29 @@ async fn resend_while_refused(
     log.event.is_history_refused = refusal.is_some();
     let answer = answer.with_old_ids(&attempts.outgoing.body.renamed_ids);
     Ok(Recovered { answer, is_new })
+}
+
+/// Records that the request is resent because of what a row has read. A success later makes it a mend.
+fn record_resent(objection: &Objection, log: &mut ExchangeLog) {
+    if let Some(refusal) = &objection.refusal {
+        log.record_row(&refusal.row, RowOutcome::Vain);
+    }
+}
+
+/// Records why the client gets a refusal that a row has read.
+fn record_unmet(attempts: &mut Attempts<'_>, objection: &Objection, log: &mut ExchangeLog) {
+    let policy = &attempts.path.settings.policy;
+    let (Some(history), Some(refusal)) = (&mut attempts.history, &objection.refusal) else {
+        return;
+    };
+    let is_off = refusal.demand.as_ref().is_some_and(|demand| !policy.makes(demand.kind));
+    let outcome = match history.unmet.take() {
+        _ if is_off => RowOutcome::SwitchedOff,
+        Some(unmet) => unmet,
+        None if log.event.sends >= SENDS_MAX => RowOutcome::Limited,
+        None => RowOutcome::Relayed,
+    };
+    log.record_row(&refusal.row, outcome);
 }
 
 /// Reads the text of an error that may be about the body.

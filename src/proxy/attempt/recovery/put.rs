@@ -28,14 +28,17 @@ pub(super) async fn put_proposal(attempts: &mut Attempts<'_>, proposal: &mut Pro
             history.base.sent.mends = mends;
         }
         history.met.extend(proposal.met.take());
-        let sent = &history.base.sent;
-        mends::count_betas(&sent.mends, &attempts.outgoing.headers, &mut proposal.report);
-        mends::leave_betas_out(&sent.mends, &mut attempts.outgoing.headers);
+        history.unmet = None;
         let scope = history.base.fact_scope();
+        let sent = &mut history.base.sent;
+        let mut made = sent.mends.made_in_header(&attempts.outgoing.headers, &sent.made);
+        mends::leave_betas_out(&sent.mends, &mut attempts.outgoing.headers);
         if let Some(mended) = sent.mends.make(&proposal.body, sent.wire, attempts.path, scope) {
-            mends::add_to_report(&mended, &mut proposal.report);
+            made.extend(sent.mends.made_in(&mended));
             finished = Segments::whole(mended.body);
         }
+        mends::add_to_report(&made, &mut proposal.report);
+        sent.made = made;
     }
     attempts.outgoing.replace_body(finished, proposal.needs_binding_beta);
     true
@@ -67,6 +70,10 @@ pub(super) fn note_sent(attempts: &mut Attempts<'_>, proposal: Proposal, log: &m
     log.repair_header = Some(request::actions_header(&proposal.report));
     attempts.outgoing.body.renamed_ids.clone_from(&proposal.report.renamed);
     log.event.report = Some(proposal.report);
+    let history = attempts.history.as_deref();
+    log.event.mends = history
+        .map(|history| history.base.sent.made.clone())
+        .unwrap_or_default();
     if proposal.is_fallback {
         // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the
         // values that were put back.

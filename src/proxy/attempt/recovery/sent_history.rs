@@ -6,12 +6,14 @@ use super::{
     base::{RecoveryContext, ReplacedBytes, ResendBase},
     proposal::{LeftOutResults, Proposal, ResendStep},
 };
-use crate::proxy::{data_path::DataPath, mends::BodyMends, request::SentBody};
+use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, mends::BodyMends, request::SentBody};
 use crate::{
+    auth::Caller,
     provider::ServerHash,
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
     splice::Segments,
+    telemetry::events::RowOutcome,
     wire::Refusal,
 };
 
@@ -26,6 +28,8 @@ pub(in crate::proxy::attempt) struct SentHistory {
     pub(super) failed_trials: Vec<ResendStep>,
     /// The refusals whose demands the body meets.
     pub(super) met: Vec<Refusal>,
+    /// The reason why the demand of the present refusal is not met. `None` if no recovery has named one.
+    pub(super) unmet: Option<RowOutcome>,
 }
 
 impl SentHistory {
@@ -36,6 +40,7 @@ impl SentHistory {
             steps: Vec::new(),
             failed_trials: Vec::new(),
             met: Vec::new(),
+            unmet: None,
             base: ResendBase::new(sent, server),
         }
     }
@@ -64,8 +69,8 @@ impl SentHistory {
         let is_news = !self.met.is_empty() && last.is_some_and(|refusal| !self.met.contains(refusal));
         if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news) {
             let mends = self.base.sent.mends.unproven();
-            let limits = &path.facts.mend_limits;
-            limits.keep_unproven(self.base.fact_scope(), lane, mends);
+            let lane = self.base.fact_scope().lane_key(lane.as_bytes());
+            path.facts.taught.keep_unproven(lane, mends);
         }
     }
 
@@ -162,6 +167,15 @@ impl SentHistory {
     pub(in crate::proxy::attempt) fn mend_facts(&self) -> Vec<KeyedFact> {
         let sent = &self.base.sent;
         sent.mends.facts(self.base.fact_scope(), sent.model.as_deref())
+    }
+
+    /// Reports the mends of a body that the provider has accepted, or that it has accepted the body without them.
+    pub(in crate::proxy::attempt) fn report_mends(&self, caller: Caller, log: &ExchangeLog) {
+        if self.base.sent.mends.takes_back() {
+            log.telemetry().record_retracted_mends(caller, &log.event);
+        } else if !log.event.mends.is_empty() {
+            log.telemetry().record_mends(caller, &log.event);
+        }
     }
 
     /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.

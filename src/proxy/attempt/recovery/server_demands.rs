@@ -14,6 +14,7 @@ use crate::{
         betas::has_beta,
         mends::{BodyMends, one_piece},
     },
+    telemetry::events::RowOutcome,
     wire::{MendKind, Refusal},
 };
 
@@ -35,41 +36,58 @@ impl Recovery for ServerDemands {
 
     fn propose(&self, objection: &Objection, exchange: &mut RefusedExchange<'_>) -> Option<Proposal> {
         let refusal = objection.refusal.as_ref()?;
-        let demand = refusal.demand.as_deref()?;
-        let (path, history) = (exchange.path, &*exchange.history);
-        let (base, scope) = (&history.base, history.base.fact_scope());
-        let limits = &path.facts.mend_limits;
-        if limits.rests(scope, &demand.row) {
-            return None;
-        }
-        let mut mends = base.sent.mends.clone();
-        if demand.kind == MendKind::DropBeta {
-            let beta = demand.word.as_deref().filter(|beta| has_beta(exchange.headers, beta))?;
-            if !mends.add_beta(beta) {
-                return None;
+        match find_mends(refusal, exchange) {
+            Ok(mends) => propose_with(mends, refusal, exchange),
+            Err(unmet) => {
+                exchange.history.unmet = Some(unmet);
+                None
             }
-            return propose_with(mends, refusal, exchange);
         }
-        let sent = one_piece(&history.finished(path, &base.sent.body));
-        // Of the client's own bytes: what the proxy adds or mends in them may differ when they are sent again.
-        let digest = digest_of([&base.sent.plain[..]]);
-        let is_refused = |block: &BlockHash| {
-            base.sent.mends.has_block(block)
-                || path.facts.is_refused_block(scope, block)
-                || limits.was_told(scope, block, &digest)
-        };
-        let met = meet_demand(&sent, base.sent.wire, demand, &refusal.ids, &is_refused).ok()?;
-        // What the user has written newly stays, until the client has seen the refusal once.
-        for block in &met.kept {
-            limits.note_told(scope, block, digest);
-        }
-        // Without room for the mend the resend would be the same body.
-        if met.made.is_empty() || met.body == sent || !mends.add(&met, demand.learning) {
-            limits.note_vain(scope, &demand.row);
-            return None;
-        }
-        propose_with(mends, refusal, exchange)
     }
+}
+
+/// Returns the mends of the body with that which meets the demand of a refusal, or the reason why none does.
+fn find_mends(refusal: &Refusal, exchange: &RefusedExchange<'_>) -> Result<BodyMends, RowOutcome> {
+    let demand = refusal.demand.as_deref().ok_or(RowOutcome::Relayed)?;
+    let (path, history) = (exchange.path, &*exchange.history);
+    let (base, scope) = (&history.base, history.base.fact_scope());
+    let limits = &path.facts.mend_limits;
+    if limits.rests(scope, &demand.row) {
+        return Err(RowOutcome::Rests);
+    }
+    let mut mends = base.sent.mends.clone();
+    if demand.kind == MendKind::DropBeta {
+        let beta = demand.word.as_deref().filter(|beta| has_beta(exchange.headers, beta));
+        let has_room = mends.add_beta(beta.ok_or(RowOutcome::FitsNowhere)?, &demand.row);
+        return if has_room { Ok(mends) } else { Err(RowOutcome::Limited) };
+    }
+    let sent = one_piece(&history.finished(path, &base.sent.body));
+    // Of the client's own bytes: what the proxy adds or mends in them may differ when they are sent again.
+    let digest = digest_of([&base.sent.plain[..]]);
+    let is_refused = |block: &BlockHash| {
+        base.sent.mends.has_block(block)
+            || path.facts.is_refused_block(scope, block)
+            || limits.was_told(scope, block, &digest)
+    };
+    let met = meet_demand(&sent, base.sent.wire, demand, &refusal.ids, &is_refused);
+    let met = met.map_err(|_| RowOutcome::FitsNowhere)?;
+    // What the user has written newly stays, until the client has seen the refusal once.
+    for block in &met.kept {
+        limits.note_told(scope, block, digest);
+    }
+    if met.made.is_empty() || met.body == sent {
+        if !met.kept.is_empty() {
+            return Err(RowOutcome::Kept);
+        }
+        limits.note_vain(scope, &demand.row);
+        return Err(RowOutcome::FitsNowhere);
+    }
+    if !mends.add(&met, demand) {
+        // The resend would be the same body.
+        limits.note_vain(scope, &demand.row);
+        return Err(RowOutcome::Limited);
+    }
+    Ok(mends)
 }
 
 /// Proposes the planned body with these mends, which meet the demand of a refusal. `None` if its caller has had its resends.
@@ -77,6 +95,7 @@ fn propose_with(mends: BodyMends, refusal: &Refusal, exchange: &mut RefusedExcha
     let base = &exchange.history.base;
     let principal = base.fact_scope().caller.principal();
     if !exchange.path.facts.mend_limits.take_resend(principal, clock::now()) {
+        exchange.history.unmet = Some(RowOutcome::Limited);
         return None;
     }
     let proposal = base.plan_resend(exchange.context(), ResendStep::Mended)?;

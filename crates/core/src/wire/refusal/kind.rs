@@ -5,6 +5,8 @@ use super::demand::Demand;
 /// A provider's objection to a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The name of the row that has matched.
+    pub row: Box<str>,
     /// The kind of fault.
     pub kind: RefusalKind,
     /// The ids that the text names, in its order, each once: call ids, or item ids for the kinds that say so.

@@ -153,6 +153,7 @@ impl RefusalTable {
             None => None,
         };
         let refusal = Refusal {
+            row: (*row.name).into(),
             kind: row.kind,
             ids: found.ids,
             demand,
