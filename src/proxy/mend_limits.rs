@@ -100,17 +100,18 @@ impl MendLimits {
             .is_some_and(|count| count >= VAIN_MAX)
     }
 
-    /// Keeps the mends of a conversation, of which the server has accepted none yet because it has named another fault.
-    pub(super) fn keep_unproven(&self, scope: FactScope, lane: LaneId, mends: UnprovenMends) {
+    /// Keeps the mends of a conversation with a model. The server has accepted none yet because it has named another fault.
+    pub(super) fn keep_unproven(&self, scope: FactScope, lane: LaneId, model: Option<&str>, mends: UnprovenMends) {
         self.has_unproven.store(true, Ordering::Relaxed);
-        self.unproven.insert(&scope.lane_key(lane.as_bytes()), Arc::new(mends));
+        let key = scope.lane_key(lane.as_bytes(), model);
+        self.unproven.insert(&key, Arc::new(mends));
     }
 
-    /// Returns the unproven mends of a conversation.
-    pub(super) fn unproven(&self, scope: FactScope, lane: LaneId) -> Option<Arc<UnprovenMends>> {
+    /// Returns the unproven mends of a conversation with a model.
+    pub(super) fn unproven(&self, scope: FactScope, lane: LaneId, model: Option<&str>) -> Option<Arc<UnprovenMends>> {
         // Without any the key need not be hashed.
         let has_any = self.has_unproven.load(Ordering::Relaxed);
-        has_any.then(|| self.unproven.get(&scope.lane_key(lane.as_bytes())))?
+        has_any.then(|| self.unproven.get(&scope.lane_key(lane.as_bytes(), model)))?
     }
 
     /// Notes that the client sees the refusal of a block that its user has written newly. `body` is the digest of its body.

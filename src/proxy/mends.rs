@@ -29,6 +29,9 @@ pub(in crate::proxy) struct BodyMends {
     blocks: Vec<BlockHash>,
     /// `true` if a success would prove something new.
     is_news: bool,
+    /// The conversation, for whose next request those are kept that no success proves. Most clients name no session, so a
+    /// guessed one counts too: a wrong guess gets mends that this server has asked the same caller for.
+    lane: Option<LaneId>,
 }
 
 impl BodyMends {
@@ -42,9 +45,10 @@ impl BodyMends {
     ) -> Self {
         let mut mends = Self {
             lasting: path.facts.taught_mends(scope, model),
+            lane,
             ..Self::default()
         };
-        if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane)) {
+        if let Some(unproven) = lane.and_then(|lane| path.facts.mend_limits.unproven(scope, lane, model)) {
             unproven.mends.iter().for_each(|mend| mends.add_lasting(mend));
             mends.is_news |= !unproven.blocks.is_empty();
             mends.blocks.clone_from(&unproven.blocks);
@@ -57,6 +61,11 @@ impl BodyMends {
     /// Returns `true` if there is none.
     pub(in crate::proxy) const fn is_empty(&self) -> bool {
         self.lasting.is_empty() && self.once.is_empty()
+    }
+
+    /// Returns the conversation of the body, if it is known or guessed.
+    pub(in crate::proxy) const fn lane(&self) -> Option<LaneId> {
+        self.lane
     }
 
     /// Returns those for every body, for as long as no success proves them.
@@ -74,6 +83,7 @@ impl BodyMends {
             once: Vec::new(),
             blocks: Vec::new(),
             is_news: true,
+            lane: None,
         }
     }
 

@@ -62,10 +62,11 @@ impl SentHistory {
     /// Without that, a body with more faults than there are sends would never be accepted.
     pub(super) fn keep_unproven(&self, path: &DataPath, last: Option<&Refusal>) {
         let is_news = !self.met.is_empty() && last.is_some_and(|refusal| !self.met.contains(refusal));
-        if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news) {
-            let mends = self.base.sent.mends.unproven();
+        let mends = &self.base.sent.mends;
+        if let Some(lane) = mends.lane().filter(|_| is_news) {
+            let mends = mends.unproven();
             let limits = &path.facts.mend_limits;
-            limits.keep_unproven(self.base.fact_scope(), lane, mends);
+            limits.keep_unproven(self.base.fact_scope(), lane, self.base.sent.model.as_deref(), mends);
         }
     }
 
