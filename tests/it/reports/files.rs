@@ -51,7 +51,7 @@ pub(super) struct Report {
     pairs: Option<String>,
     /// The client's body. Its history is its last member.
     pub(super) body: String,
-    refusal: Vec<Refused>,
+    refusal: Vec<ReportedRefusal>,
     /// An exchange before the first turn.
     pub(super) earlier: Option<EarlierExchange>,
     /// The next turn, if it is not sent once with the bytes of the first one at its beginning.
@@ -75,7 +75,7 @@ pub(super) enum Right {
 /// A refusal of the report's server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Refused {
+struct ReportedRefusal {
     shape: String,
     status: u16,
     text: String,
@@ -347,7 +347,7 @@ pub(super) fn error_in(shape: &str, status: u16, text: &str, loc: &str) -> Strin
     template.replace("TEXT", &quoted).replace("PLAIN", plain)
 }
 
-impl Refused {
+impl ReportedRefusal {
     fn holds(&self, head: &str, body: Option<&Value>) -> bool {
         let only = self.refused_if.first().map_or("", String::as_str);
         if let Some(beta) = only.strip_prefix("beta ") {
