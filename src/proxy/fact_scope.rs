@@ -41,9 +41,9 @@ impl FactScope {
         self.fact_key(&[b"row", row.as_bytes()])
     }
 
-    /// Returns the key of a conversation by its lane.
-    pub(super) fn lane_key(self, lane: &[u8; 32]) -> FactKey {
-        self.fact_key(&[b"lane", lane])
+    /// Returns the key of a conversation with a model, by its lane.
+    pub(super) fn lane_key(self, lane: &[u8; 32], model: Option<&str>) -> FactKey {
+        self.fact_key(&[b"lane", lane, model.unwrap_or_default().as_bytes()])
     }
 
     /// Returns the key of a block that the server refuses.

@@ -36,6 +36,9 @@ pub(in crate::proxy) struct BodyMends {
     rows: Vec<(Mend, Box<str>)>,
     /// `true` if a success would prove something new.
     is_news: bool,
+    /// The conversation, for whose next request those are kept that no success proves. Most clients name no session, so a
+    /// guessed one counts too: a wrong guess gets mends that this server has asked the same caller for.
+    lane: Option<LaneId>,
 }
 
 impl BodyMends {
@@ -49,9 +52,10 @@ impl BodyMends {
     ) -> Self {
         let mut mends = Self {
             lasting: path.facts.taught_mends(scope, model),
+            lane,
             ..Self::default()
         };
-        let unproven = |lane: LaneId| path.facts.taught.unproven(|| scope.lane_key(lane.as_bytes()));
+        let unproven = |lane: LaneId| path.facts.taught.unproven(|| scope.lane_key(lane.as_bytes(), model));
         if let Some(unproven) = lane.and_then(unproven) {
             for mend in &unproven.mends {
                 mends.add_lasting(mend);
@@ -75,6 +79,11 @@ impl BodyMends {
         self.lasting.is_empty() && self.is_news
     }
 
+    /// Returns the conversation of the body, if it is known or guessed.
+    pub(in crate::proxy) const fn lane(&self) -> Option<LaneId> {
+        self.lane
+    }
+
     /// Returns those for every body, for as long as no success proves them.
     pub(in crate::proxy) fn unproven(&self) -> UnprovenMends {
         UnprovenMends {
@@ -92,6 +101,7 @@ impl BodyMends {
             blocks: BTreeSet::new(),
             rows: Vec::new(),
             is_news: true,
+            lane: None,
         }
     }
 

@@ -51,7 +51,7 @@ impl RefusalRule {
 ///
 /// A path is a list of members with dots between them: `messages[role=assistant].content[type=thinking]`. `[*]` stands
 /// for every element of a list, `[-1]` for the last one, `[1-]` for every one but the first, `[NAME=TEXT]` for those with
-/// such a member, and `[NAME]` for those that have it.
+/// such a member, `[NAME]` for those that have it, and `[!NAME]` for those that have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCondition {
     verb: Verb,
@@ -96,6 +96,7 @@ enum Filter {
     Last,
     AfterFirst,
     Has(String),
+    HasNone(String),
     Equals(String, String),
 }
 
@@ -263,7 +264,10 @@ impl PathStep {
             None if inner == "*" => Filter::Every,
             None if inner == "-1" => Filter::Last,
             None if inner == "1-" => Filter::AfterFirst,
-            None => Filter::Has(inner.to_owned()),
+            None => match inner.strip_prefix('!') {
+                Some(name) => Filter::HasNone(name.to_owned()),
+                None => Filter::Has(inner.to_owned()),
+            },
         };
         Ok(Self {
             member: member.to_owned(),
@@ -318,12 +322,13 @@ impl Filter {
         let lets = |value: &&Value| match self {
             Self::Every | Self::Last | Self::AfterFirst => true,
             Self::Has(name) => value.get(name).is_some(),
+            Self::HasNone(name) => value.get(name).is_none(),
             Self::Equals(name, text) => value.get(name).and_then(Value::as_str) == Some(text),
         };
         match self {
             Self::Last => elements.last().into_iter().collect(),
             Self::AfterFirst => elements.iter().skip(1).collect(),
-            Self::Every | Self::Has(_) | Self::Equals(..) => elements.iter().filter(lets).collect(),
+            Self::Every | Self::Has(_) | Self::HasNone(_) | Self::Equals(..) => elements.iter().filter(lets).collect(),
         }
     }
 }

@@ -22,7 +22,6 @@ use crate::{
         late_results::{BeforeSend, LastText, LateTexts, PlacedTexts},
         mends::{self, BodyMends},
     },
-    recall::RecallScope,
     repair::{Paired, RepairReport},
     server::budget::{BodyShare, yield_if_heavy},
     splice::Segments,
@@ -194,7 +193,7 @@ impl BodyPlanner<'_> {
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, plain))?;
         let mut report = std::mem::take(&mut plan.report);
-        let (mends, mended, made) = self.mend(&repaired, &planned.context, before.scope, &mut report);
+        let (mends, mended, made) = self.mend(&repaired, &planned.context, &mut report);
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
@@ -240,7 +239,6 @@ impl BodyPlanner<'_> {
         &self,
         repaired: &Segments,
         context: &RequestContext,
-        recall: RecallScope,
         report: &mut RepairReport,
     ) -> (BodyMends, Option<Segments>, Vec<MadeMend>) {
         if self.is_strict {
@@ -251,7 +249,8 @@ impl BodyPlanner<'_> {
             server: reader.route.server,
             caller: context.caller,
         };
-        let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), recall.lane);
+        let lane = context.lane.map(|lane| lane.id);
+        let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), lane);
         let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope));
         let mut made = mended.as_ref().map(|mended| mends.made_in(mended)).unwrap_or_default();
         made.extend(mends.made_in_header(self.headers, &[]));

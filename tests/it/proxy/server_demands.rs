@@ -55,16 +55,23 @@ async fn start(provider: &Provider, change: impl FnOnce(&mut Builder)) -> App {
     before(provider.address()).with(one).start().await
 }
 
-/// Sends a body. Returns the status of the answer, and those of the sends.
+/// Sends a body of the session `one`. Returns the status of the answer, and those of the sends.
 async fn ask(app: &App, provider: &Provider, path: &str, key: &str, body: &Value) -> (u16, Vec<u16>) {
-    let sent = provider.seen().len();
     let key = format!("Bearer {key}");
-    let fields = [
-        ("authorization", key.as_str()),
-        ("content-type", "application/json"),
-        ("x-antiphon-session", "one"),
-    ];
-    let got = app.ask(post_with(path, &fields, body.to_string().as_bytes())).await;
+    let fields = [("authorization", key.as_str()), ("x-antiphon-session", "one")];
+    ask_with(app, provider, path, &fields, body).await
+}
+
+/// Does the same with these headers.
+async fn ask_with(
+    app: &App,
+    provider: &Provider,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &Value,
+) -> (u16, Vec<u16>) {
+    let sent = provider.seen().len();
+    let got = app.ask(post_with(path, fields, body.to_string().as_bytes())).await;
     let seen = provider.seen();
     (
         got.status(),
@@ -238,10 +245,9 @@ async fn a_server_that_was_updated_is_asked_without_the_mend() {
     assert_eq!(last(&provider), developer(), "the mend is forgotten");
 }
 
+/// The next try begins with the mends of the one before, also that of a client that names no session.
 #[tokio::test]
 async fn a_third_fault_is_mended_by_the_next_try() {
-    let provider = server(&[NO_DEVELOPER, NO_NEIGHBOURS, NO_REASONING]).await;
-    let app = start(&provider, |_| {}).await;
     let body = json!({"model": "m", "messages": [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": "Hi"},
@@ -249,28 +255,34 @@ async fn a_third_fault_is_mended_by_the_next_try() {
         {"role": "user", "content": "One"},
         {"role": "user", "content": "Two"},
     ]});
-    assert_eq!(
-        ask(&app, &provider, CHAT, "one", &body).await,
-        (400, vec![400, 400, 400])
-    );
-    assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (200, vec![400, 200]));
-    assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (200, vec![200]));
-    assert_eq!(
-        last(&provider)["messages"],
-        json!([
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": "Hello."},
-            {"role": "user", "content": "One\n\nTwo"},
-        ])
-    );
-    let counted = rows(&app);
-    assert_eq!(counted.len(), 4, "{counted:?}");
-    for (at, outcome) in [" vain 1", " vain 1", " limited 1", " mended 1"]
-        .into_iter()
-        .enumerate()
-    {
-        assert!(counted.iter().any(|row| row.ends_with(outcome)), "{at} {counted:?}");
+    let session = [("authorization", "Bearer one"), ("x-antiphon-session", "one")];
+    for fields in [&session[..], &session[..1]] {
+        let provider = server(&[NO_DEVELOPER, NO_NEIGHBOURS, NO_REASONING]).await;
+        let app = start(&provider, |_| {}).await;
+        for outcome in [(400, vec![400, 400, 400]), (200, vec![400, 200]), (200, vec![200])] {
+            assert_eq!(
+                ask_with(&app, &provider, CHAT, fields, &body).await,
+                outcome,
+                "{fields:?}"
+            );
+        }
+        assert_eq!(
+            last(&provider)["messages"],
+            json!([
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "Hello."},
+                {"role": "user", "content": "One\n\nTwo"},
+            ])
+        );
+        let counted = rows(&app);
+        assert_eq!(counted.len(), 4, "{counted:?}");
+        for outcome in [" vain 1", " vain 1", " limited 1", " mended 1"] {
+            assert!(
+                counted.iter().any(|row| row.ends_with(outcome)),
+                "{outcome} {counted:?}"
+            );
+        }
     }
 }
 

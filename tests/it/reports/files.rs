@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use strict_provider::{kept::KeptRules, refusal_rule::RefusalCondition};
 
-use crate::support::refusals::ROWS;
+use crate::support::{bodies, refusals::ROWS};
 
 /// The number of reports. One that is removed by mistake would not be missed otherwise.
 pub(super) const REPORTS: usize = 79;
@@ -23,7 +23,6 @@ pub(super) struct Report {
     #[serde(skip)]
     pub(super) name: String,
     /// The fault of the history.
-    #[expect(dead_code, reason = "for readers of the files")]
     about: String,
     /// The public threads, with their dates.
     pub(super) seen: String,
@@ -52,7 +51,7 @@ pub(super) struct Report {
     pairs: Option<String>,
     /// The client's body. Its history is its last member.
     pub(super) body: String,
-    refusal: Vec<Refused>,
+    refusal: Vec<ReportedRefusal>,
     /// An exchange before the first turn.
     pub(super) earlier: Option<EarlierExchange>,
     /// The next turn, if it is not sent once with the bytes of the first one at its beginning.
@@ -76,7 +75,7 @@ pub(super) enum Right {
 /// A refusal of the report's server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Refused {
+struct ReportedRefusal {
     shape: String,
     status: u16,
     text: String,
@@ -132,6 +131,39 @@ pub(super) fn all() -> Vec<Report> {
 }
 
 impl Report {
+    /// Returns a healthy history of this wire as a report that no server has refused yet.
+    pub(super) fn healthy(seed: u64, wire: &str) -> Self {
+        let talk = bodies::healthy(seed, wire.parse().unwrap());
+        Self {
+            name: format!("healthy {wire} {seed}"),
+            about: String::new(),
+            seen: String::new(),
+            wire: wire.to_owned(),
+            path: match talk.wire.format {
+                Format::Anthropic => "/v1/messages",
+                Format::OpenAiChat => "/v1/chat/completions",
+                Format::OpenAiResponses => "/v1/responses",
+                Format::Gemini => "/v1beta/models/gemini-2.5-pro:generateContent",
+            }
+            .to_owned(),
+            right: Right::Mended,
+            why: None,
+            awaits: None,
+            row: None,
+            sends: None,
+            // Thinking and what belongs to a provider's own tools may go.
+            may_lose: ["thought-", "query-"].map(str::to_owned).to_vec(),
+            must_keep: Vec::new(),
+            may_change: Vec::new(),
+            pairs: None,
+            body: String::from_utf8(talk.bytes()).unwrap(),
+            refusal: Vec::new(),
+            earlier: None,
+            second_turn: None,
+            again: None,
+        }
+    }
+
     /// Returns the wire of its server.
     pub(super) fn wire(&self) -> Wire {
         self.wire.parse().unwrap()
@@ -313,7 +345,7 @@ pub(super) fn error_in(shape: &str, status: u16, text: &str, loc: &str) -> Strin
     template.replace("TEXT", &quoted).replace("PLAIN", plain)
 }
 
-impl Refused {
+impl ReportedRefusal {
     fn holds(&self, head: &str, body: &[u8]) -> bool {
         let only = self.refused_if.first().map_or("", String::as_str);
         if let Some(beta) = only.strip_prefix("beta ") {
@@ -347,6 +379,7 @@ fn the_reports_are_whole() {
     }
     for report in &reports {
         let name = &report.name;
+        assert!(report.about.ends_with('.'), "{name}: {}", report.about);
         // A thread with its month, or a package of the vendor with its version.
         assert!(report.seen.contains(['#', '.']), "{name}: {}", report.seen);
         let head = "anthropic-beta: interleaved-thinking-2025-05-14";

@@ -2,6 +2,7 @@
 //! its session.
 
 mod adversary;
+mod combined;
 mod files;
 mod kept;
 mod mixed_versions;

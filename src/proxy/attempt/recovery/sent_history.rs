@@ -67,10 +67,10 @@ impl SentHistory {
     /// Without that, a body with more faults than there are sends would never be accepted.
     pub(super) fn keep_unproven(&self, path: &DataPath, last: Option<&Refusal>) {
         let is_news = !self.met.is_empty() && last.is_some_and(|refusal| !self.met.contains(refusal));
-        if let Some(lane) = self.base.sent.scope.lane.filter(|_| is_news) {
-            let mends = self.base.sent.mends.unproven();
-            let lane = self.base.fact_scope().lane_key(lane.as_bytes());
-            path.facts.taught.keep_unproven(lane, mends);
+        let (sent, scope) = (&self.base.sent, self.base.fact_scope());
+        if let Some(lane) = sent.mends.lane().filter(|_| is_news) {
+            let lane = scope.lane_key(lane.as_bytes(), sent.model.as_deref());
+            path.facts.taught.keep_unproven(lane, sent.mends.unproven());
         }
     }
 
