@@ -181,7 +181,14 @@ fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Ver
     match class_of_other_status(status, said) {
         // Servers that apply chat templates refuse a history with 500. The client may have written the text, so it proves
         // nothing about the endpoint either.
-        Class::ProviderFault if said.is_refusal => Verdict::from_class(Class::Request).with_scope(VerdictScope::Client),
+        Class::ProviderFault if said.is_refusal => {
+            let class = if said.is_overflow {
+                Class::TooLarge
+            } else {
+                Class::Request
+            };
+            Verdict::from_class(class).with_scope(VerdictScope::Client)
+        }
         class => Verdict::from_class(class),
     }
 }
@@ -208,7 +215,9 @@ fn class_of_bad_request(said: &ProviderErrorInfo) -> Class {
     // Checked first: the profile that the lane left may still accept the history.
     if said.has_code(&["invalid_encrypted_content"]) || said.contains_phrase(AFFINITY_PHRASES) {
         Class::Affinity
-    } else if said.has_code(&["context_length_exceeded", "request_too_large"]) || said.contains_phrase(TOO_LONG_PHRASES)
+    } else if said.is_overflow
+        || said.has_code(&["context_length_exceeded", "request_too_large"])
+        || said.contains_phrase(TOO_LONG_PHRASES)
     {
         Class::TooLarge
     } else if said.has_code(&["content_filter", "content_policy_violation"]) {

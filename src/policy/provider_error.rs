@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
-use crate::refusals;
+use crate::{refusals, wire::ErrorMeaning};
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub struct ProviderErrorInfo {
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
-    /// `true` if the text is a known refusal of the history. The client may have written it.
+    /// `true` if the text is a known refusal of the request. The client may have written it.
     pub is_refusal: bool,
+    /// `true` if that refusal says that the prompt is too long, alone or with the answer.
+    pub is_overflow: bool,
 }
 
 /// The extent of a quota of a day or more.
@@ -67,9 +69,12 @@ struct ErrorMembers {
 impl ProviderErrorInfo {
     /// Reads an error's body, or the data of an error event.
     pub fn parse_body(body: &[u8]) -> Self {
+        // Also in a text that is no JSON.
+        let found = refusals::table().read(body);
+        let meaning = found.as_ref().and_then(|found| found.meaning);
         Self {
-            // Also in a text that is no JSON.
-            is_refusal: refusals::table().read(body).is_some(),
+            is_refusal: found.is_some(),
+            is_overflow: matches!(meaning, Some(ErrorMeaning::Overflow(_))),
             ..Self::parse_json(body)
         }
     }
@@ -148,6 +153,7 @@ impl ProviderErrorInfo {
             sentence,
             is_key_invalid: details.iter().any(invalid),
             is_refusal: false,
+            is_overflow: false,
             message: message.into_boxed_str(),
         }
     }

@@ -63,6 +63,8 @@ pub(super) struct ExchangeLog {
     provider_wait: Option<(Instant, Duration)>,
     /// `true` if the request asks only for a compaction of the history.
     pub(super) is_compaction: bool,
+    /// Row of refusals by which the client's error was explained. `None` if it is the provider's own.
+    explained: Option<&'static str>,
     /// Reason of a resend after a refusal, as a metric label.
     resend_reason: Option<&'static str>,
     /// Flag of the connection: the client has stopped reading.
@@ -110,6 +112,7 @@ impl ExchangeLog {
             head_verdict: None,
             provider_wait: None,
             is_compaction: false,
+            explained: None,
             resend_reason: None,
             client_stalled: request
                 .extensions()
@@ -270,9 +273,17 @@ impl ExchangeLog {
         if let Some(repair) = self.repair_header.take() {
             fields.insert(headers::REPAIR, repair);
         }
+        if let Some(row) = self.explained {
+            fields.insert(headers::EXPLAINED, HeaderValue::from_static(row));
+        }
         if let Some(waiting) = &self.waiting_results {
             waiting.add_headers(fields);
         }
+    }
+
+    /// Records that the error for the client was explained, by this row of refusals.
+    pub(super) const fn record_explanation(&mut self, row: &'static str) {
+        self.explained = Some(row);
     }
 
     /// Returns the value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` if the lane has left profile `a`.

@@ -20,6 +20,8 @@ use crate::{api::ledger_api, provider::decode_query};
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");
 /// `x-antiphon-repair`.
 pub(super) const REPAIR: HeaderName = HeaderName::from_static("x-antiphon-repair");
+/// `x-antiphon-explained`: the row by which the text of an error was explained.
+pub(super) const EXPLAINED: HeaderName = HeaderName::from_static("x-antiphon-explained");
 /// `x-antiphon-attempts`.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-antiphon-attempts");
 /// `x-antiphon-profile`.
