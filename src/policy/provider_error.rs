@@ -35,10 +35,17 @@ pub struct ProviderErrorInfo {
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
-    /// `true` if the text is a known refusal of the request. The client may have written it.
-    pub is_refusal: bool,
-    /// `true` if that refusal says that the prompt is too long, alone or with the answer.
-    pub is_overflow: bool,
+    /// The matter of the text, if it is a known refusal of the request. The client may have written it.
+    pub refused: Option<RefusedMatter>,
+}
+
+/// The part of a request that a provider refuses, by a text that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedMatter {
+    /// The length of the prompt, alone or with the answer.
+    Length,
+    /// Anything else.
+    Content,
 }
 
 /// The extent of a quota of a day or more.
@@ -70,11 +77,12 @@ impl ProviderErrorInfo {
     /// Reads an error's body, or the data of an error event.
     pub fn parse_body(body: &[u8]) -> Self {
         // Also in a text that is no JSON.
-        let found = refusals::table().read(body);
-        let meaning = found.as_ref().and_then(|found| found.meaning);
+        let refused = refusals::table().read(body).map(|found| match found.meaning {
+            Some(ErrorMeaning::Overflow(_)) => RefusedMatter::Length,
+            Some(ErrorMeaning::BadTool(_)) | None => RefusedMatter::Content,
+        });
         Self {
-            is_refusal: found.is_some(),
-            is_overflow: matches!(meaning, Some(ErrorMeaning::Overflow(_))),
+            refused,
             ..Self::parse_json(body)
         }
     }
@@ -152,8 +160,7 @@ impl ProviderErrorInfo {
             }),
             sentence,
             is_key_invalid: details.iter().any(invalid),
-            is_refusal: false,
-            is_overflow: false,
+            refused: None,
             message: message.into_boxed_str(),
         }
     }

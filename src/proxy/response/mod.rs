@@ -394,10 +394,11 @@ impl ProviderAnswer {
         let ProviderBody::Whole(body) = self.response.body() else {
             return false;
         };
-        let explained = explain_error(body, format, meaning, tool);
-        let is_explained = explained.is_some();
-        explained.into_iter().for_each(|body| self.replace_body(body));
-        is_explained
+        let Some(explained) = explain_error(body, format, meaning, tool) else {
+            return false;
+        };
+        self.replace_body(explained);
+        true
     }
 
     /// Replaces a body that is in memory.

@@ -213,12 +213,13 @@ async fn the_host_decides_which_errors_are_explained() {
     }
 }
 
-/// A way to ask for unchanged errors, and `true` if it does.
+/// A change of the settings.
+type Change = fn(&mut Builder);
+
 #[tokio::test]
 async fn modes_and_the_switch_decide_too() {
     let server = Scripted::start().await;
     server.say(400, "", error(VLLM).as_bytes());
-    type Change = fn(&mut Builder);
     let ways: [(Change, &str, bool); 5] = [
         (|_| {}, "", true),
         (|builder| builder.upstreams[0].mode = Mode::Strict, "", true),
@@ -368,7 +369,7 @@ fn an_explained_error_blames_no_one_else() {
     assert_eq!(judge(500, llama).scope, VerdictScope::Client);
 }
 
-/// What a server has taught is not at fault: an overflow leads to no resend without it.
+/// Learned mends are not at fault: an overflow leads to no resend without them.
 #[tokio::test]
 async fn an_overflow_leads_to_no_resend() {
     let provider = Provider::start().await;

@@ -1,4 +1,4 @@
-//! What Anthropic asks of a gateway for Claude Code, as `docs/claude-code-gateway.md` lists it: each promise is a row.
+//! Anthropic's demands on a gateway for Claude Code, as `docs/claude-code-gateway.md` lists them: each is a row.
 
 use antiphon::provider::ProviderKind;
 

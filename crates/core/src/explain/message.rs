@@ -41,7 +41,9 @@ fn find_in(json: Json<'_>, value: Span, nesting: u8) -> Option<ErrorMessage> {
             // Neither `null` nor `true` is a message.
             let has_text = |kind| matches!(kind, JsonKind::String | JsonKind::Object | JsonKind::Array);
             found.retain(|(_, value)| has_text(json.kind(*value)));
-            let [(name, inner)] = found[..] else { return None };
+            let &[(name, inner)] = found.as_slice() else {
+                return None;
+            };
             match json.kind(inner) {
                 _ if is_twice => None,
                 JsonKind::String => Some(ErrorMessage {
@@ -52,7 +54,7 @@ fn find_in(json: Json<'_>, value: Span, nesting: u8) -> Option<ErrorMessage> {
             }
         }
         // Google's list of one error. A list of several has several messages.
-        JsonKind::Array => match json.elements(value)[..] {
+        JsonKind::Array => match *json.elements(value).as_slice() {
             [only] => find_in(json, only, nesting),
             _ => None,
         },

@@ -1,4 +1,4 @@
-//! What an error says beyond the history: numbers of tokens, and the tool that is at fault.
+//! The meaning of errors beyond the history: numbers of tokens, and the tool that is at fault.
 
 /// The numbers of tokens that an error names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl TokenCounts {
     }
 }
 
-/// What an error says that a client of the format could act on.
+/// The meaning of an error, on which a client of the format could act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorMeaning {
     /// The prompt is longer than the model's context, alone or with the answer.

@@ -227,9 +227,10 @@ impl Pattern {
                 VariableKind::Name => slots.name = slots.name.or_else(|| text_of(gap)),
                 VariableKind::Number => slots.numbers.extend(number_of(gap)),
                 VariableKind::Tokens(count) => {
-                    let number = number_of(gap);
-                    slots.numbers.extend(number);
-                    number.into_iter().for_each(|number| slots.tokens.set(count, number));
+                    if let Some(number) = number_of(gap) {
+                        slots.numbers.push(number);
+                        slots.tokens.set(count, number);
+                    }
                 }
                 VariableKind::Word | VariableKind::Words => {}
             }

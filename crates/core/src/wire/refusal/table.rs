@@ -82,7 +82,7 @@ pub struct FoundRefusal<'t> {
     pub row: &'t RefusalRow,
     /// The refusal.
     pub refusal: Refusal,
-    /// What it says beyond the history. `None` if that is nothing.
+    /// The meaning beyond the history. `None` if it has none.
     pub meaning: Option<ErrorMeaning>,
 }
 
@@ -234,9 +234,8 @@ impl RefusalRow {
 
     /// Returns what a text says beyond the history.
     fn meaning(&self, slots: &MatchedTexts) -> Option<ErrorMeaning> {
-        let is_overflow = self.kind == RefusalKind::Overflow
-            || (self.mend.as_ref()).is_some_and(|mend| mend.kind == MendKind::LowerMaxTokens);
-        if is_overflow {
+        let mend = self.mend.as_ref().map(|mend| mend.kind);
+        if self.kind == RefusalKind::Overflow || mend == Some(MendKind::LowerMaxTokens) {
             return Some(ErrorMeaning::Overflow(slots.tokens));
         }
         let index = slots.numbers.first().filter(|_| self.kind == RefusalKind::BadTool)?;
