@@ -323,7 +323,7 @@ async fn an_error_in_the_first_event_is_explained() {
     *server.answer.lock().unwrap() = answer.into_bytes();
     let app = server
         .proxy(None, |builder| {
-            drop(builder.profiles.insert("x".to_owned(), strangers("ab")))
+            drop(builder.profiles.insert("x".to_owned(), strangers("ab")));
         })
         .await;
     let body = r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
