@@ -310,6 +310,7 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
             mends_off: mends_off(repair),
         },
         on_binding_error: repair.on_binding_error.0,
+        explain: repair.explain,
         on_outage: file.ledger.on_outage.0,
         timeouts: timeouts::exchange_timeouts(&file.timeouts, &file.rotation),
         rotation: timeouts::rotation_settings(&file.rotation),

@@ -25,7 +25,7 @@ pub use empty_quota::EmptyQuota;
 pub use hints::{LimitHints, billed_organisation};
 pub use key_statements::{KEY_STATEMENTS, KeyStatement};
 pub use profile_state::ProfileState;
-pub use provider_error::{DailyQuota, ProviderErrorInfo};
+pub use provider_error::{DailyQuota, ProviderErrorInfo, RefusedMatter};
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
 pub use verdict::{KeyEvidence, Verdict, VerdictScope};
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
-use crate::refusals;
+use crate::{refusals, wire::ErrorMeaning};
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,17 @@ pub struct ProviderErrorInfo {
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
-    /// `true` if the text is a known refusal of the history. The client may have written it.
-    pub is_refusal: bool,
+    /// The matter of the text, if it is a known refusal of the request. The client may have written it.
+    pub refused: Option<RefusedMatter>,
+}
+
+/// The part of a request that a provider refuses, by a text that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedMatter {
+    /// The length of the prompt, alone or with the answer.
+    Length,
+    /// Anything else.
+    Content,
 }
 
 /// The extent of a quota of a day or more.
@@ -67,9 +76,13 @@ struct ErrorMembers {
 impl ProviderErrorInfo {
     /// Reads an error's body, or the data of an error event.
     pub fn parse_body(body: &[u8]) -> Self {
+        // Also in a text that is no JSON.
+        let refused = refusals::table().read(body).map(|found| match found.meaning {
+            Some(ErrorMeaning::Overflow(_)) => RefusedMatter::Length,
+            Some(ErrorMeaning::BadTool(_)) | None => RefusedMatter::Content,
+        });
         Self {
-            // Also in a text that is no JSON.
-            is_refusal: refusals::table().read(body).is_some(),
+            refused,
             ..Self::parse_json(body)
         }
     }
@@ -147,7 +160,7 @@ impl ProviderErrorInfo {
             }),
             sentence,
             is_key_invalid: details.iter().any(invalid),
-            is_refusal: false,
+            refused: None,
             message: message.into_boxed_str(),
         }
     }

@@ -104,6 +104,29 @@ const HOST_PATTERNS: &[(&str, ProviderKind)] = &[
     ("cloudcode-pa.googleapis.com", ProviderKind::Gemini),
 ];
 
+/// Hosts of a format's author that have another kind, since their paths are their own.
+const AUTHOR_HOSTS: &[(&str, ProviderKind)] = &[
+    // The backend of Codex, for users with a ChatGPT login.
+    ("chatgpt.com", ProviderKind::OpenAi),
+];
+
+/// Returns `true` if a host (no port) belongs to the author of a format, or to a cloud that sells the author's models.
+///
+/// Its errors are what clients of the format expect. An upstream of the author's kind at another host is a gateway.
+pub(super) fn is_author_host(host: &str, format: Format) -> bool {
+    let host = host.to_ascii_lowercase();
+    let known = AUTHOR_HOSTS.iter().find(|(known, _)| *known == host);
+    let kind = known.map_or_else(|| ProviderKind::infer_kind("", &host), |(_, kind)| *kind);
+    match format {
+        Format::Anthropic => matches!(
+            kind,
+            ProviderKind::Anthropic | ProviderKind::Bedrock | ProviderKind::Vertex | ProviderKind::Azure
+        ),
+        Format::OpenAiChat | Format::OpenAiResponses => matches!(kind, ProviderKind::OpenAi | ProviderKind::Azure),
+        Format::Gemini => matches!(kind, ProviderKind::Gemini | ProviderKind::Vertex),
+    }
+}
+
 impl ProviderKind {
     /// Returns the header in which clients send their credential.
     pub const fn credential_header(self) -> &'static str {

@@ -2,8 +2,8 @@
 
 use http::uri::PathAndQuery;
 
-use super::{ModelOperation, ProviderKind, ServerHash, Upstream, endpoint, template};
-use crate::wire::Wire;
+use super::{ModelOperation, ProviderKind, ServerHash, Upstream, endpoint, kind::is_author_host, template};
+use crate::wire::{Format, Wire};
 
 /// The target of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,13 @@ impl Route<'_> {
     /// Returns `true` if the request asks for the next turn, and not a count, a compaction, storage or a batch.
     pub fn asks_for_turn(&self) -> bool {
         endpoint::asks_for_turn(self.target.path())
+    }
+
+    /// Returns the format of the history if another vendor's server than the format's author reads it. `None`
+    /// otherwise.
+    pub fn foreign_format(&self) -> Option<Format> {
+        let format = self.wire?.format;
+        (!is_author_host(self.upstream.authority.host(), format)).then_some(format)
     }
 
     /// Returns `true` if the path requests a stream.

@@ -67,6 +67,8 @@ pub struct ProxySettings {
     pub policy: RepairPolicy,
     /// Reaction to thinking that the provider has bound to another prefix.
     pub on_binding_error: OnBindingError,
+    /// `true` if errors of other vendors' servers get the sentence of the format's author.
+    pub explain: bool,
     /// Reaction to a ledger that does not answer.
     pub on_outage: OnOutage,
     /// Timeouts of an exchange.

@@ -63,6 +63,8 @@ pub(super) struct ExchangeLog {
     provider_wait: Option<(Instant, Duration)>,
     /// `true` if the request asks only for a compaction of the history.
     pub(super) is_compaction: bool,
+    /// Row of refusals by which the client's error was explained. `None` if it is the provider's own.
+    explained: Option<&'static str>,
     /// Reason of a resend after a refusal, as a metric label.
     resend_reason: Option<&'static str>,
     /// Flag of the connection: the client has stopped reading.
@@ -110,6 +112,7 @@ impl ExchangeLog {
             head_verdict: None,
             provider_wait: None,
             is_compaction: false,
+            explained: None,
             resend_reason: None,
             client_stalled: request
                 .extensions()
@@ -279,9 +282,18 @@ impl ExchangeLog {
         if let Some(rules) = self.event.rules().and_then(|rules| HeaderValue::try_from(rules).ok()) {
             fields.insert(headers::RULE, rules);
         }
+        if let Some(row) = self.explained.take() {
+            fields.insert(headers::EXPLAINED, row);
+        }
         if let Some(waiting) = &self.waiting_results {
             waiting.add_headers(fields);
         }
+    }
+
+    /// Records that the error for the client was explained, by this row of refusals.
+    pub(super) fn record_explanation(&mut self, row: &str) {
+        self.event.record_row(row, RowOutcome::Explained);
+        self.explained = HeaderValue::try_from(row).ok();
     }
 
     /// Returns the value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` if the lane has left profile `a`.

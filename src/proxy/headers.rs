@@ -22,6 +22,8 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-re
 pub(super) const REPAIR: HeaderName = HeaderName::from_static("x-antiphon-repair");
 /// `x-antiphon-rule`.
 pub(super) const RULE: HeaderName = HeaderName::from_static("x-antiphon-rule");
+/// `x-antiphon-explained`: the row by which the text of an error was explained.
+pub(super) const EXPLAINED: HeaderName = HeaderName::from_static("x-antiphon-explained");
 /// `x-antiphon-attempts`.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-antiphon-attempts");
 /// `x-antiphon-profile`.

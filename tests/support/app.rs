@@ -91,6 +91,7 @@ pub fn towards(authority: &str) -> Builder {
             trust_mode_header: false,
             policy: RepairPolicy::default(),
             on_binding_error: OnBindingError::default(),
+            explain: true,
             on_outage: OnOutage::default(),
             timeouts: ExchangeTimeouts {
                 headers: long,

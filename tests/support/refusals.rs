@@ -50,6 +50,19 @@ pub struct RowExample {
     pub text: String,
     #[serde(default)]
     pub ids: Vec<String>,
+    /// The numbers that are read from the text of an overflow.
+    #[serde(default)]
+    pub tokens: ExampleTokens,
+}
+
+/// Numbers of tokens in an example.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExampleTokens {
+    pub limit: Option<u64>,
+    pub prompt: Option<u64>,
+    pub output: Option<u64>,
+    pub total: Option<u64>,
 }
 
 /// A heading of `docs/errors.md`, with what is said about it.
@@ -109,7 +122,6 @@ pub static REFUSALS: LazyLock<Vec<KnownRefusal>> = LazyLock::new(|| {
 pub const OTHERS: &[&str] = &[
     "",
     "Number of request tokens has exceeded your per-minute rate limit",
-    "prompt is too long: 214512 tokens > 200000 maximum",
     "messages.0: `tool_use` blocks can only be in `assistant` messages",
     "messages.0: `tool_result` blocks can only be in `user` messages",
     "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",

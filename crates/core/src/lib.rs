@@ -22,6 +22,7 @@
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known results → plan → edits, and every text that the proxy writes |
 //! | [`mend`] | a body that meets what a server demands beyond the rules of its format |
+//! | [`explain`] | an error of another vendor's server, with the sentence that clients of the format look for |
 //!
 //! A room imports only rooms that come before it.
 //!
@@ -35,6 +36,7 @@
 
 pub mod conversation;
 pub mod digest;
+pub mod explain;
 pub mod labels;
 pub mod mend;
 pub mod repair;

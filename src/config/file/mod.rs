@@ -184,6 +184,8 @@ section! {
         pub lower_max_tokens: bool = true;
         /// Lets a constant message of the user follow a last message of the assistant, as one of these mends.
         pub end_with_user: bool = true;
+        /// Appends the sentence of the format's author to errors of other vendors' servers, so that clients can act on them.
+        pub explain: bool = true;
     }
 }
 

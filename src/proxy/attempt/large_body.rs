@@ -78,6 +78,16 @@ pub(super) async fn find_phrase<'p>(
     found.unwrap_or_else(|_| phrases.first().copied())
 }
 
+/// Returns the name of the tool with this index in the request.
+pub(super) async fn find_tool(attempts: &mut Attempts<'_>, index: usize, log: &mut ExchangeLog) -> Option<String> {
+    let (pass, budgets) = (later_pass(attempts, log), &attempts.path.budgets);
+    let client = attempts.outgoing.body.context.budget_client;
+    let history = attempts.history.as_deref_mut()?;
+    let pass = pass.if_heavy(is_heavy_resend(history.body_len()));
+    let search = async move { history.tool_name(index) };
+    budgets.work.run(client, pass, search).await.ok().flatten()
+}
+
 /// Builds the request with the credential of the present profile, or the client's own.
 pub(super) async fn build_request(
     attempts: &mut Attempts<'_>,

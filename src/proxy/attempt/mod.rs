@@ -2,6 +2,7 @@
 //!
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
+mod explained_error;
 mod large_body;
 mod profile_choice;
 mod recovery;
@@ -28,6 +29,7 @@ use crate::{
     session_table::AnsweredRequest,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendErrorKind},
+    wire::Format,
 };
 use recovery::SentHistory;
 use send::{HeadTimeout, to_proxy_error};
@@ -62,6 +64,7 @@ pub(super) async fn run_attempts(
         route,
         outgoing,
         history,
+        explained_format: explained_error::explained_format(path, route, log),
         learned_facts: Vec::new(),
         choice_hash,
         is_cold: false,
@@ -84,6 +87,8 @@ struct Attempts<'x> {
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
     /// Boxed, because most exchanges end without a refusal.
     history: Option<Box<SentHistory>>,
+    /// Format whose clients need other words for some errors of this provider. `None` if its errors stay as they are.
+    explained_format: Option<Format>,
     /// Facts that the provider proves if it accepts the present body.
     learned_facts: Vec<KeyedFact>,
     /// Value by which a profile is chosen: the same for all requests of a lane.
@@ -447,6 +452,7 @@ impl Attempts<'_> {
         }
         let mut answer = tried.result?;
         if tried.verdict.class != Class::Success {
+            explained_error::explain_to_client(self, &mut answer, log).await;
             let profile = self.profile.and_then(|id| self.route.pool.profile(id));
             // An error may repeat the operator's key, which is not the client's.
             if let Some(profile) = profile {

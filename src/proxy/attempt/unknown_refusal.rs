@@ -72,8 +72,10 @@ fn unknown_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, St
         return None;
     }
     let body = answer.whole_body()?;
-    // A known text that does not count with this status is not resent, so it stops the session too.
-    if refusals::table().read_with_status(status.as_u16(), body).is_some() {
+    // A known text that does not count with this status is not resent, so it stops the session too. And so does one about
+    // anything but the history.
+    let known = refusals::table().read_with_status(status.as_u16(), body);
+    if known.is_some_and(|found| found.row.kind.is_about_history()) {
         return None;
     }
     let text = refusals::table().mask(body)?;

@@ -30,13 +30,14 @@ use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
     auth::Credential,
     clock::{self, DeadlineTimer},
+    explain::explain_error,
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
     refusals,
     server::StopSignal,
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal,
+        ErrorMeaning, ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal,
         watch::{Framing, Watcher},
     },
 };
@@ -376,11 +377,35 @@ impl ProviderAnswer {
             && !renamed.is_empty()
         {
             let mapped = old_ids::restore_old_ids(std::mem::take(body), renamed);
-            let length = mapped.len().into();
-            *body = mapped;
-            self.response.headers_mut().insert(CONTENT_LENGTH, length);
+            self.replace_body(mapped);
         }
         self
+    }
+
+    /// Returns what an error that was read says beyond the history, with the row that knows it. `None` if that is
+    /// nothing.
+    pub(super) fn meaning(&self) -> Option<(&'static str, ErrorMeaning)> {
+        let found = refusals::table().read_with_status(self.status().as_u16(), self.whole_body()?)?;
+        Some((found.row.name.as_str(), found.meaning?))
+    }
+
+    /// Appends to an error what clients of the format look for. Returns `false` if it stays as it is.
+    pub(super) fn explain(&mut self, format: Format, meaning: ErrorMeaning, tool: Option<&str>) -> bool {
+        let ProviderBody::Whole(body) = self.response.body() else {
+            return false;
+        };
+        let Some(explained) = explain_error(body, format, meaning, tool) else {
+            return false;
+        };
+        self.replace_body(explained);
+        true
+    }
+
+    /// Replaces a body that is in memory.
+    fn replace_body(&mut self, body: Bytes) {
+        let fields = self.response.headers_mut();
+        fields.insert(CONTENT_LENGTH, body.len().into());
+        *self.response.body_mut() = ProviderBody::Whole(body);
     }
 
     /// Turns the answer into the client's: the head with the proxy's headers, and the body frame by frame.

@@ -132,6 +132,15 @@ async fn the_third_refusal_lists_a_session_and_warns_once() {
     );
 }
 
+/// The text is known, but no repair meets it: the session stays stuck until somebody mends the tool.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_tool_makes_a_session_stuck() {
+    let world = World::new();
+    world.otherwise(|_| refusal("tools.0.custom.input_schema: JSON schema is invalid"));
+    send_times(&world, ("sk-one", "s1"), 3).await;
+    assert_eq!(stuck_count(&world).await, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn callers_sessions_upstreams_and_texts_do_not_add_up() {
     let world = World::new();

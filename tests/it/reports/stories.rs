@@ -69,13 +69,6 @@ async fn tell(report: &'static Report) -> Vec<String> {
     let mut stage = Stage::strict(report);
     relay_earlier(&stage, report, "one").await;
     let first = stage.send(0, "one", body).await;
-    if let Some(reason) = &report.awaits {
-        // A mark that is out of date hides the faults that come after it.
-        if first.status == 200 {
-            faults.note("first turn", &format!("is right now: remove `awaits` ({reason})"));
-        }
-        return faults.found;
-    }
     if report.right == Right::Relayed {
         check_relayed(&mut faults, &mut stage, &first).await;
         return faults.found;

@@ -19,6 +19,7 @@ mod answer_items;
 mod cases;
 mod continuity_gaps;
 mod deepseek_referee;
+mod explained_errors;
 mod flaw_properties;
 mod foreign_thinking_properties;
 mod fuzz_checks;

@@ -370,7 +370,7 @@ fn names_of_members_are_no_places() {
 fn a_text_whose_repair_loses_something_is_the_whole_message() {
     let loses = |name: &str| {
         let row = TABLE.rows().iter().find(|row| row.name == name);
-        row.is_some_and(RefusalRow::loses_content)
+        row.is_some_and(RefusalRow::fills_message)
     };
     for KnownRefusal { row, text, kind, .. } in REFUSALS.iter().filter(|known| loses(known.row)) {
         for tail in [
@@ -383,7 +383,7 @@ fn a_text_whose_repair_loses_something_is_the_whole_message() {
             for body in wrapped(&format!("{}{tail}", text.trim_end_matches('.'))) {
                 let found = TABLE.read(body.as_bytes());
                 // Another row whose repair loses nothing may still match.
-                let found = found.filter(|found| found.row.loses_content());
+                let found = found.filter(|found| found.row.fills_message());
                 assert!(found.is_none(), "{row} {kind:?}: {body}");
             }
         }

@@ -136,7 +136,7 @@ async fn resend_while_refused(
         history.keep_unproven(attempts.path, refusal.as_ref());
     }
     // Not for observed bodies, whose refusals are not read.
-    log.event.is_history_refused = refusal.is_some();
+    log.event.is_history_refused = refusal.is_some_and(|refusal| refusal.kind.is_about_history());
     let answer = answer.with_old_ids(&attempts.outgoing.body.renamed_ids);
     Ok(Recovered { answer, is_new })
 }
@@ -172,7 +172,9 @@ async fn read_error(attempts: &mut Attempts<'_>, answer: ProviderAnswer) -> Resu
         return answer.with_error_read(idle).await;
     }
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
-    if attempts.history.is_some() || !attempts.outgoing.body.renamed_ids.is_empty() {
+    let has_renamed = !attempts.outgoing.body.renamed_ids.is_empty();
+    // Without a history too an error may need a sentence that the client understands.
+    if attempts.history.is_some() || has_renamed || attempts.explained_format.is_some() {
         return answer.with_refusal_read(idle).await;
     }
     Ok(answer)

@@ -74,7 +74,9 @@ const fn is_of_pairing(kind: RefusalKind) -> bool {
         | RefusalKind::WithoutContainer
         | RefusalKind::ForeignThinking
         | RefusalKind::DeadResponse
-        | RefusalKind::Demand => false,
+        | RefusalKind::Demand
+        | RefusalKind::Overflow
+        | RefusalKind::BadTool => false,
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, mends::BodyMends, request::SentBody};
 use crate::{
     auth::Caller,
+    explain::tool_name,
     provider::ServerHash,
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
@@ -77,6 +78,11 @@ impl SentHistory {
     /// Returns the size of the body that resends are planned from.
     pub(in crate::proxy::attempt) const fn body_len(&self) -> usize {
         self.base.body.len()
+    }
+
+    /// Returns the name of the tool with this index. Neither repairs nor mends touch tools.
+    pub(in crate::proxy::attempt) fn tool_name(&self, index: usize) -> Option<String> {
+        tool_name(&self.base.sent.plain, self.base.sent.wire.format, index)
     }
 
     /// Returns the memory that the plan of a resend takes: for reading the body, and for a copy of it.

@@ -3,7 +3,7 @@
 //! A mend is one of a closed set of changes. Their effect is in `mend`; here are their names, which rows and records of
 //! the ledger use.
 
-use super::fault::RowFault;
+use super::{fault::RowFault, meaning::TokenCounts};
 
 /// The changes that meet a demand. Rows choose one by its name, and records of the ledger by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -278,8 +278,9 @@ pub(super) struct MatchedTexts {
     pub(super) place: Option<Box<str>>,
     pub(super) member: Option<Box<str>>,
     pub(super) name: Option<Box<str>>,
-    /// At most 8.
+    /// At most 8, with those of tokens.
     pub(super) numbers: Vec<u64>,
+    pub(super) tokens: TokenCounts,
 }
 
 /// A demand of a server, as its refusal says it.

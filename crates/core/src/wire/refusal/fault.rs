@@ -5,7 +5,8 @@
 pub enum RowFault {
     /// A variable that does not exist.
     #[error(
-        "{0:?} has an unknown variable: use <ids>, <place>, <member>, <name>, <number>, <word> or <words>, and << for a <"
+        "{0:?} has an unknown variable: use <ids>, <place>, <member>, <name>, <number>, <limit>, <prompt>, <output>, \
+         <total>, <word> or <words>, and << for a <"
     )]
     UnknownVariable(String),
     /// Two variables without text between them.
@@ -17,11 +18,11 @@ pub enum RowFault {
     /// Too little text to be certain.
     #[error("{0:?} has less than 16 bytes of text besides its variables")]
     TooShort(String),
-    /// A text with an open end, of a fault whose repair loses something.
-    #[error("{0:?} ends with <ids> or <words>, and its repair loses something: write the whole text")]
+    /// A text with an open end, of a row whose text must be the whole message.
+    #[error("{0:?} ends with <ids> or <words>, and it must be the whole message: write the whole text")]
     OpenEnd(String),
-    /// Sentences that may follow, of a fault whose repair loses nothing: they would not be read.
-    #[error("row {0}: `then` is only for faults whose repair loses something")]
+    /// Sentences that may follow, of a row whose text need not be the whole message: they would not be read.
+    #[error("row {0}: `then` is only for texts that must be the whole message")]
     UnusedSentences(String),
     /// A mend, an argument, or words about one that do not exist.
     #[error("row {row}: unknown mend, argument or word {text:?}")]

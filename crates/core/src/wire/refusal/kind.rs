@@ -61,11 +61,15 @@ pub enum RefusalKind {
     DeadResponse,
     /// A demand beyond the rules of the format, which the mend of its row meets. The ids are those of items or tools.
     Demand,
+    /// A prompt that is longer than the model's context, alone or with the answer. Nothing is wrong with the history.
+    Overflow,
+    /// A tool whose declaration the provider rejects. Nothing is wrong with the history.
+    BadTool,
 }
 
 impl RefusalKind {
     /// Every kind, with its stable name.
-    pub const LABELS: [(&str, Self); 18] = [
+    pub const LABELS: [(&str, Self); 20] = [
         ("any_fault", Self::AnyFault),
         ("unanswered", Self::Unanswered),
         ("orphan", Self::Orphan),
@@ -84,12 +88,19 @@ impl RefusalKind {
         ("foreign_thinking", Self::ForeignThinking),
         ("dead_response", Self::DeadResponse),
         ("demand", Self::Demand),
+        ("overflow", Self::Overflow),
+        ("bad_tool", Self::BadTool),
     ];
 
     /// Returns the kind with this name.
     pub fn from_label(label: &str) -> Option<Self> {
         let named = Self::LABELS.iter().find(|(known, _)| *known == label);
         named.map(|(_, kind)| *kind)
+    }
+
+    /// Returns `true` if the history is at fault, so that another history could be accepted.
+    pub const fn is_about_history(self) -> bool {
+        !matches!(self, Self::Overflow | Self::BadTool)
     }
 
     /// Returns `true` if the repair removes something that the model could read: its own thinking.

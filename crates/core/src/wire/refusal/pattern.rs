@@ -8,6 +8,7 @@ use super::{
     demand::MatchedTexts,
     fault::RowFault,
     ids::{self, QUOTE_MARKS},
+    meaning::TokenCount,
 };
 
 /// Bytes of the longest variable: for an id and the quotes around it.
@@ -47,6 +48,8 @@ enum VariableKind {
     Name,
     /// `<number>`: a number.
     Number,
+    /// `<limit>`, `<prompt>`, `<output>`, `<total>`: a number of tokens.
+    Tokens(TokenCount),
     /// `<word>`: bytes without a blank.
     Word,
     /// `<words>`: bytes of one line.
@@ -55,12 +58,16 @@ enum VariableKind {
 
 impl VariableKind {
     /// Every variable, with its name.
-    const NAMES: [(&str, Self); 7] = [
+    const NAMES: [(&str, Self); 11] = [
         ("ids", Self::Ids),
         ("place", Self::Place),
         ("member", Self::Member),
         ("name", Self::Name),
         ("number", Self::Number),
+        ("limit", Self::Tokens(TokenCount::Limit)),
+        ("prompt", Self::Tokens(TokenCount::Prompt)),
+        ("output", Self::Tokens(TokenCount::Output)),
+        ("total", Self::Tokens(TokenCount::Total)),
         ("word", Self::Word),
         ("words", Self::Words),
     ];
@@ -69,7 +76,7 @@ impl VariableKind {
     const fn ends_at(self, byte: u8) -> bool {
         match self {
             Self::Words => byte == b'\n',
-            Self::Number => !byte.is_ascii_digit(),
+            Self::Number | Self::Tokens(_) => !byte.is_ascii_digit(),
             Self::Member => !is_member_letter(byte),
             Self::Ids | Self::Place | Self::Name | Self::Word => byte.is_ascii_whitespace(),
         }
@@ -81,7 +88,7 @@ impl VariableKind {
             Self::Ids | Self::Word | Self::Words => true,
             Self::Member => is_member(gap),
             Self::Name => !gap.is_empty() && gap.len() <= NAME_BYTES_MAX,
-            Self::Number => !gap.is_empty() && gap.iter().all(u8::is_ascii_digit),
+            Self::Number | Self::Tokens(_) => !gap.is_empty() && gap.iter().all(u8::is_ascii_digit),
             Self::Place => is_place(gap, place_names),
         }
     }
@@ -218,9 +225,13 @@ impl Pattern {
                 VariableKind::Place => slots.place = slots.place.or_else(|| text_of(gap)),
                 VariableKind::Member => slots.member = slots.member.or_else(|| text_of(gap)),
                 VariableKind::Name => slots.name = slots.name.or_else(|| text_of(gap)),
-                VariableKind::Number => slots
-                    .numbers
-                    .extend(text_of(gap).and_then(|text| text.parse::<u64>().ok())),
+                VariableKind::Number => slots.numbers.extend(number_of(gap)),
+                VariableKind::Tokens(count) => {
+                    if let Some(number) = number_of(gap) {
+                        slots.numbers.push(number);
+                        slots.tokens.set(count, number);
+                    }
+                }
                 VariableKind::Word | VariableKind::Words => {}
             }
             rest = after;
@@ -236,6 +247,11 @@ impl Pattern {
 /// Returns the text of a variable without the quotes around it. `None` if it is no UTF-8.
 fn text_of(gap: &[u8]) -> Option<Box<str>> {
     std::str::from_utf8(without_quotes(gap)).ok().map(Into::into)
+}
+
+/// Returns the number that a variable has matched. `None` if it is too large.
+fn number_of(gap: &[u8]) -> Option<u64> {
+    text_of(gap)?.parse().ok()
 }
 
 /// Matches a literal with the beginning of `text`. Returns the text after it.
@@ -260,6 +276,7 @@ fn variable_width(text: &[u8], variable: VariableKind) -> usize {
         | VariableKind::Place
         | VariableKind::Name
         | VariableKind::Number
+        | VariableKind::Tokens(_)
         | VariableKind::Word
         | VariableKind::Words => 0,
     };

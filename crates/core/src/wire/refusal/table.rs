@@ -3,10 +3,11 @@
 use serde::Deserialize;
 
 use super::{
-    demand::{MendTexts, RowMend},
+    demand::{MatchedTexts, MendKind, MendTexts, RowMend},
     fault::RowFault,
     kind::{Refusal, RefusalKind},
     known_words::KnownWords,
+    meaning::ErrorMeaning,
     pattern::{Pattern, PatternMatch, is_place},
 };
 
@@ -41,7 +42,7 @@ pub struct RowTexts {
     pub status: Vec<u16>,
     /// The texts, as patterns.
     pub text: Vec<String>,
-    /// Sentences that may follow the texts, as patterns. Only for faults whose repair loses something.
+    /// Sentences that may follow the texts, as patterns. Only for texts that must be the whole message.
     #[serde(default)]
     pub then: Vec<String>,
     /// The mend that meets the demand, with its argument: `drop_member <member>`. Only for the fault `demand`.
@@ -81,6 +82,8 @@ pub struct FoundRefusal<'t> {
     pub row: &'t RefusalRow,
     /// The refusal.
     pub refusal: Refusal,
+    /// The meaning beyond the history. `None` if it has none.
+    pub meaning: Option<ErrorMeaning>,
 }
 
 /// A text after its leads.
@@ -147,6 +150,7 @@ impl RefusalTable {
         });
         // Of two with the same length the name decides, so that the order never does.
         let (_, row, found) = matches.max_by_key(|(bytes, row, _)| (*bytes, &row.name))?;
+        let meaning = row.meaning(&found.slots);
         let demand = match &row.mend {
             // Without its argument there is nothing to mend.
             Some(mend) => Some(Box::new(mend.demand(&row.name, &found.slots)?)),
@@ -158,7 +162,7 @@ impl RefusalTable {
             ids: found.ids,
             demand,
         };
-        Some(FoundRefusal { row, refusal })
+        Some(FoundRefusal { row, refusal, meaning })
     }
 
     /// Matches a row with the beginning of `led`. Returns the bytes that matched besides variables, and the match.
@@ -166,7 +170,7 @@ impl RefusalTable {
         let matches = row.texts.iter().filter_map(|text| {
             let found = text.match_start(led.text, &self.place_names)?;
             // The client may have written what follows a text, and the text itself, as the name of a member.
-            let counts = !row.loses_content() || self.ends_message(row, found.rest, led);
+            let counts = !row.fills_message() || self.ends_message(row, found.rest, led);
             counts.then(|| (text.literal_bytes(), found))
         });
         matches.max_by_key(|(bytes, _)| *bytes)
@@ -221,9 +225,22 @@ impl RefusalTable {
 }
 
 impl RefusalRow {
-    /// Returns `true` if the repair or the mend removes something that the model could read.
-    pub fn loses_content(&self) -> bool {
-        self.kind.loses_content() || self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content())
+    /// Returns `true` if a text counts only as the whole message: what else precedes or follows it may be the client's.
+    ///
+    /// That is so if the repair or the mend removes something that the model could read, and if clients act on the text.
+    pub fn fills_message(&self) -> bool {
+        let loses = self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content());
+        self.kind.loses_content() || loses || !self.kind.is_about_history()
+    }
+
+    /// Returns what a text says beyond the history.
+    fn meaning(&self, slots: &MatchedTexts) -> Option<ErrorMeaning> {
+        let mend = self.mend.as_ref().map(|mend| mend.kind);
+        if self.kind == RefusalKind::Overflow || mend == Some(MendKind::LowerMaxTokens) {
+            return Some(ErrorMeaning::Overflow(slots.tokens));
+        }
+        let index = slots.numbers.first().filter(|_| self.kind == RefusalKind::BadTool)?;
+        usize::try_from(*index).ok().map(ErrorMeaning::BadTool)
     }
 
     fn compile(texts: &RowTexts) -> Result<Self, RowFault> {
@@ -264,12 +281,12 @@ impl RefusalRow {
         let all = texts.text.iter().chain(&texts.then);
         let patterns = row.texts.iter().chain(&row.then);
         let mut open = all.zip(patterns).filter(|(_, pattern)| pattern.is_open());
-        if !row.then.is_empty() && !row.loses_content() {
+        if !row.then.is_empty() && !row.fills_message() {
             return Err(RowFault::UnusedSentences(texts.name.clone()));
         }
         let open = open.next();
         match open {
-            Some((text, _)) if row.loses_content() => Err(RowFault::OpenEnd(text.clone())),
+            Some((text, _)) if row.fills_message() => Err(RowFault::OpenEnd(text.clone())),
             Some(_) | None => Ok(row),
         }
     }
