@@ -2,6 +2,9 @@
 
 use std::{fmt, ops::Range};
 
+/// Bytes of the longest line that is shown.
+const LINE_BYTES_MAX: usize = 4096;
+
 /// One problem of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigProblem {
@@ -13,6 +16,8 @@ pub struct ConfigProblem {
     pub hint: Option<String>,
     /// Place in the file, if the value comes from the file.
     pub place: Option<FilePlace>,
+    /// The file, if it is another one than the configuration.
+    pub file: Option<String>,
 }
 
 impl ConfigProblem {
@@ -90,10 +95,15 @@ impl FilePlace {
         // The carets must not reach beyond the end of the line.
         let room = text.chars().count().saturating_sub(column);
         Self {
-            line: before.matches('\n').count() + 1,
+            line: memchr::memchr_iter(b'\n', before.as_bytes()).count() + 1,
             column: column + 1,
             width: wanted.min(room).max(1),
-            text: text.to_owned(),
+            // One that no screen shows is of no use, and there may be a place for each value on it.
+            text: if text.len() > LINE_BYTES_MAX {
+                String::new()
+            } else {
+                text.to_owned()
+            },
         }
     }
 
@@ -115,6 +125,9 @@ impl FilePlace {
 
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
         if let Some(place) = &self.place {
             write!(f, "line {}, column {}: ", place.line, place.column)?;
         }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
-use crate::refusals;
+use crate::refusals::RefusalReader;
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,11 +65,11 @@ struct ErrorMembers {
 }
 
 impl ProviderErrorInfo {
-    /// Reads an error's body, or the data of an error event.
-    pub fn parse_body(body: &[u8]) -> Self {
+    /// Reads an error's body, or the data of an error event. `refusals` knows the refusals of a history.
+    pub fn parse_body(body: &[u8], refusals: &RefusalReader) -> Self {
         Self {
             // Also in a text that is no JSON.
-            is_refusal: refusals::table().read(body).is_some(),
+            is_refusal: refusals.read(body).is_some(),
             ..Self::parse_json(body)
         }
     }
@@ -90,8 +90,8 @@ impl ProviderErrorInfo {
     }
 
     /// Reads the data of an error event. The watcher's `kind` and `code` fill in what the data lacks.
-    pub fn parse_event(data: &[u8], kind: &str, code: &str) -> Self {
-        let mut said = Self::parse_body(data);
+    pub fn parse_event(data: &[u8], kind: &str, code: &str, refusals: &RefusalReader) -> Self {
+        let mut said = Self::parse_body(data, refusals);
         for (own, told) in [(&mut said.kind, kind), (&mut said.code, code)] {
             if own.is_empty() {
                 told.clone_into(own);

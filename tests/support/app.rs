@@ -16,6 +16,7 @@ use antiphon::{
     policy::{ExchangeTimeouts, RotationSettings},
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
+    refusals::RefusalReader,
     repair::{Mode, RepairPolicy},
     server::budget::BodyMemory,
     server::{RuntimeHandles, ServerSettings, Tasks, inherited::InheritedListeners},
@@ -90,6 +91,7 @@ pub fn towards(authority: &str) -> Builder {
             allow_hosts: vec!["llm.internal".to_owned()],
             trust_mode_header: false,
             policy: RepairPolicy::default(),
+            refusals: RefusalReader::default(),
             on_binding_error: OnBindingError::default(),
             on_outage: OnOutage::default(),
             timeouts: ExchangeTimeouts {

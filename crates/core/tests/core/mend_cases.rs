@@ -59,6 +59,7 @@ fn demand_of(case: &MendCase) -> Demand {
     let kind = MendKind::from_name(name).unwrap_or_else(|| panic!("{}: {name}", case.name));
     Demand {
         row: case.name.as_str().into(),
+        is_own: false,
         kind,
         word: (!word.is_empty()).then(|| word.into()),
         place: case.place.as_deref().map(Into::into),

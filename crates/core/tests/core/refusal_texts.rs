@@ -598,6 +598,7 @@ fn faulty_rows_are_named() {
                 mend: None,
                 fits: None,
                 learn: None,
+                note: false,
             }],
             leads: Vec::new(),
             tails: Vec::new(),
@@ -651,6 +652,7 @@ fn faulty_mends_are_named() {
                 mend: mend.map(text),
                 fits: fits.map(text),
                 learn: learn.map(text),
+                note: false,
             }],
             leads: Vec::new(),
             tails: Vec::new(),
@@ -669,7 +671,13 @@ fn faulty_mends_are_named() {
         "quote_block a <number>",
     ] {
         let fault = compile(Some(mend), None, None);
-        assert!(matches!(fault, Some(RowFault::UnknownMend { .. })), "{mend}: {fault:?}");
+        assert!(
+            matches!(
+                fault,
+                Some(RowFault::UnknownMend { .. } | RowFault::UnknownMendWord { .. })
+            ),
+            "{mend}: {fault:?}"
+        );
     }
     assert!(matches!(
         compile(None, None, None),
@@ -678,7 +686,7 @@ fn faulty_mends_are_named() {
     for (fits, learn) in [(Some("some"), None), (None, Some("never"))] {
         let fault = compile(Some("trim_end"), fits, learn);
         assert!(
-            matches!(fault, Some(RowFault::UnknownMend { .. })),
+            matches!(fault, Some(RowFault::UnknownMendWord { .. })),
             "{fits:?} {learn:?}"
         );
     }
