@@ -13,11 +13,11 @@ pub struct ConfigProblem {
     /// Message that names the fault and the expected value.
     pub message: String,
     /// Advice on the fix.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// Place in the file, if the value comes from the file.
     pub place: Option<FilePlace>,
     /// The file, if it is another one than the configuration.
-    pub file: Option<String>,
+    pub file: Option<Box<str>>,
 }
 
 impl ConfigProblem {
@@ -44,7 +44,7 @@ impl ConfigProblem {
     /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into());
         self
     }
 
@@ -78,7 +78,7 @@ pub struct FilePlace {
     /// Width in characters, at least 1.
     pub width: usize,
     /// Text of the whole line. Empty if it must not be shown.
-    pub text: String,
+    pub text: Box<str>,
 }
 
 impl FilePlace {
@@ -100,16 +100,16 @@ impl FilePlace {
             width: wanted.min(room).max(1),
             // One that no screen shows is of no use, and there may be a place for each value on it.
             text: if text.len() > LINE_BYTES_MAX {
-                String::new()
+                Box::default()
             } else {
-                text.to_owned()
+                text.into()
             },
         }
     }
 
     /// Removes the text of its line.
     pub(super) fn without_text(mut self) -> Self {
-        self.text.clear();
+        self.text = Box::default();
         self
     }
 
@@ -118,7 +118,11 @@ impl FilePlace {
         let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
         // An equals sign in front means an inline table, whose earlier values may be secrets.
         let before: String = text.chars().take(self.column - 1).collect();
-        self.text = if before.contains('=') { String::new() } else { text };
+        self.text = if before.contains('=') {
+            Box::default()
+        } else {
+            text.into()
+        };
         self
     }
 }

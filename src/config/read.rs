@@ -9,7 +9,7 @@ use schemars::Schema;
 use serde_json::Value as Json;
 use toml::{
     Table, Value,
-    de::{DeTable, DeValue},
+    de::{DeArray, DeTable, DeValue},
 };
 
 use super::{
@@ -137,7 +137,7 @@ impl SchemaWalk<'_> {
                 let place = self.place_of(&key.span()).map(FilePlace::cut_to_range);
                 let mut problem = unknown_key(&full, name, known).with_place(place);
                 // A key that exists in another section was most likely put into the wrong one.
-                problem.hint = section.or(problem.hint);
+                problem.hint = section.map(Into::into).or(problem.hint);
                 self.reading.problems.push(problem);
             }
         }
@@ -201,21 +201,7 @@ impl SchemaWalk<'_> {
             (DeValue::Array(items), Some("array")) if exceeds(items.len(), schema) => {
                 Err(too_many_items(items.len(), schema))
             }
-            (DeValue::Array(items), Some("array")) => {
-                let schema = schema.get("items").unwrap_or(&Json::Null);
-                let stand_in = match schema.get("type").and_then(Json::as_str) {
-                    Some("object") => Value::Table(Table::new()),
-                    Some("integer") => Value::Integer(0),
-                    _ => Value::String(String::new()),
-                };
-                let mut values = Vec::new();
-                for (i, item) in items.iter().enumerate() {
-                    let value = self.read_value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
-                    // A stand-in replaces an unusable item, so that the other items keep their numbers.
-                    values.push(value.unwrap_or_else(|| stand_in.clone()));
-                }
-                return Some(Value::Array(values));
-            }
+            (DeValue::Array(items), Some("array")) => return Some(self.read_list(items, schema, path)),
             (_, expected) => Err(wrong_type(value, schema, expected.unwrap_or_default())),
         };
         match understood {
@@ -226,6 +212,22 @@ impl SchemaWalk<'_> {
                 None
             }
         }
+    }
+
+    /// Reads a list. A stand-in replaces an unusable item, so that the other items keep their numbers.
+    fn read_list(&mut self, items: &DeArray<'_>, schema: &Json, path: &str) -> Value {
+        let schema = schema.get("items").unwrap_or(&Json::Null);
+        let stand_in = match schema.get("type").and_then(Json::as_str) {
+            Some("object") => Value::Table(Table::new()),
+            Some("integer") => Value::Integer(0),
+            _ => Value::String(String::new()),
+        };
+        let mut values = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            let value = self.read_value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
+            values.push(value.unwrap_or_else(|| stand_in.clone()));
+        }
+        Value::Array(values)
     }
 
     /// Returns the place of a byte range, or `None` if the range is outside the text.
@@ -252,8 +254,10 @@ fn too_many_items(count: usize, schema: &Json) -> ConfigProblem {
 fn syntax_problem(message: &str) -> ConfigProblem {
     match message {
         "duplicate key" => ConfigProblem::new("", "the same key or table appears twice").with_hint("keep one of them"),
-        message if message.contains("escape") => ConfigProblem::new("", format!("not TOML: {message}"))
-            .with_hint(r"write a text with backslashes in single quotes: 'C:\rules.toml'"),
+        message if message.contains("escape") || message.contains("unicode value") => {
+            ConfigProblem::new("", format!("not TOML: {message}"))
+                .with_hint(r"write a text with backslashes in single quotes: 'C:\rules.toml'")
+        }
         message => ConfigProblem::new("", format!("not TOML: {message}")),
     }
 }

@@ -10,7 +10,10 @@ use super::{
     read::{self, RulesReading},
     trusted_file::writable_reason,
 };
-use crate::refusals::{CheckedRules, OwnRule, RULES_MAX, RuleFault, check_rules};
+use crate::{
+    printable::printable_text,
+    refusals::{CheckedRules, OwnRule, RULES_MAX, RuleFault, check_rules},
+};
 
 /// The key with the name of the file.
 pub(super) const RULES_FILE: &str = "repair.rules_file";
@@ -46,7 +49,7 @@ pub struct LoadedRule {
 }
 
 /// Places of values in a file, by their keys.
-type Places = BTreeMap<String, FilePlace>;
+type RulePlaces = BTreeMap<String, FilePlace>;
 
 /// Returns the own rows of the configuration. Reports what is wrong with them.
 pub(super) fn lower_rules(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> LoadedRules {
@@ -60,7 +63,7 @@ pub(super) fn lower_rules(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> 
 
 /// Checks the rows of both places, and reports their problems.
 fn check_loaded(lowering: &mut Lowering, mut rows: Vec<LoadedRule>, file: Option<(&str, RulesReading)>) -> LoadedRules {
-    let mut places = Places::new();
+    let mut places = RulePlaces::new();
     if let Some((name, reading)) = file {
         rows.extend(rows_of(&reading.rows, ROWS_OF_FILE, Some(name)));
         lowering.problems.extend(in_file(reading.problems, name));
@@ -113,8 +116,13 @@ fn read_rules_file(name: &str, read_file: &ReadFile<'_>) -> Result<RulesReading,
     }
     let path = Path::new(name);
     let text = read_file(path).map_err(|error| {
-        ConfigProblem::of_value(format!("cannot read {name}: {error}"))
-            .with_hint("name a readable file of rows, with at most 1 MiB")
+        let shown = printable_text(name);
+        let hint = if name.contains(char::is_control) {
+            r"write a path with backslashes in single quotes: 'C:\antiphon\rules.toml'"
+        } else {
+            "name a readable file of rows, with at most 1 MiB"
+        };
+        ConfigProblem::of_value(format!("cannot read {shown}: {error}")).with_hint(hint)
     })?;
     // Whoever writes the rows decides on what providers get.
     if let Some(reason) = writable_reason(path) {
@@ -140,13 +148,14 @@ fn too_many(count: usize) -> ConfigProblem {
 }
 
 /// Returns the problem that a row has at its place.
-fn problem_of(fault: &RuleFault, row: &LoadedRule, places: &Places) -> ConfigProblem {
+fn problem_of(fault: &RuleFault, row: &LoadedRule, places: &RulePlaces) -> ConfigProblem {
     let key = match fault.member.as_str() {
         "" => row.key.clone(),
         member => format!("{}.{member}", row.key),
     };
     // A member that is missing has no place: that of the row tells where it belongs.
-    let list = key.rsplit_once('[').map_or("", |(list, _)| list);
+    let list = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
+    let list = list.map_or("", |(list, _)| list);
     let known = [key.as_str(), list, &row.key];
     let place = known.into_iter().find_map(|key| places.get(key)).cloned();
     let name = if row.rule.name.is_empty() {
@@ -155,14 +164,14 @@ fn problem_of(fault: &RuleFault, row: &LoadedRule, places: &Places) -> ConfigPro
         format!("row {}: ", row.rule.name)
     };
     ConfigProblem {
-        file: row.file.clone(),
+        file: row.file.as_deref().map(Into::into),
         ..ConfigProblem::new(key, format!("{name}{}", fault.message)).with_place(place)
     }
 }
 
 fn in_file(problems: Vec<ConfigProblem>, name: &str) -> Vec<ConfigProblem> {
     let named = problems.into_iter().map(|problem| ConfigProblem {
-        file: Some(name.to_owned()),
+        file: Some(name.into()),
         ..problem
     });
     at_most(named.collect())

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{built_in::table, reader::RefusalReader};
 use crate::{
     mend::{Mend, find_fits},
-    wire::{RefusalRow, Unreadable, Wire},
+    wire::{RefusalRow, RefusalTable, Unreadable, Wire},
 };
 
 /// A row whose mend would change a body.
@@ -20,7 +20,7 @@ pub struct BodyNote<'r> {
 /// Returns the noted rows whose mend would change a body: of several with the same mend the first, the operator's before
 /// the built-in ones. A mend whose argument only a refusal tells is never noted.
 pub fn body_notes<'r>(reader: &'r RefusalReader, body: &Bytes, wire: Wire) -> Result<Vec<BodyNote<'r>>, Unreadable> {
-    let own = reader.own().into_iter().flat_map(|own| own.rows());
+    let own = reader.own().into_iter().flat_map(RefusalTable::rows);
     let (mut rows, mut mends): (Vec<&RefusalRow>, Vec<Mend>) = (Vec::new(), Vec::new());
     for row in own.chain(table().rows()).filter(|row| row.is_noted) {
         let known = row.mend.as_ref().filter(|mend| mend.variable().is_none());

@@ -27,13 +27,13 @@ pub(super) fn check_examples(own: &RefusalTable, rules: &[(usize, &OwnRule)]) ->
         for (i, example) in rule.examples.iter().enumerate() {
             for status in rule.statuses() {
                 let member = format!("example[{i}].text");
-                if let Some((one, other)) = fight(own, *status, example.text.as_bytes())
-                    && fights.insert((one.clone(), other.clone()))
-                {
-                    let message =
-                        format!("the rows {one} and {other} both read this, and neither has more text: join them");
-                    faults.push(RuleFault::new(*at, &member, message));
-                    continue;
+                if let Some((one, other)) = fight(own, *status, example.text.as_bytes()) {
+                    if fights.insert((one.clone(), other.clone())) {
+                        let message =
+                            format!("the rows {one} and {other} both read this, and neither has more text: join them");
+                        faults.push(RuleFault::new(*at, member, message));
+                    }
+                    break;
                 }
                 if let Err(message) = check_example(own, rule, *status, i) {
                     faults.push(RuleFault::new(*at, member, message));
@@ -80,7 +80,7 @@ fn check_example(own: &RefusalTable, rule: &OwnRule, status: u16, at: usize) -> 
             }
             Ok(())
         }
-        Some(found) => Err(format!("the row {} reads it, which has more text", found.row.name)),
+        Some(found) => Err(format!("the row {} reads it instead", found.row.name)),
         None => {
             let trials = own.try_rows(Some(status), text);
             let nearest = trials.iter().flat_map(|trial| {

@@ -88,7 +88,6 @@ fn name_fault(name: &str, is_repeated: bool) -> Option<String> {
 fn fault_fault(rule: &OwnRule) -> Option<String> {
     match (rule.fault.as_deref(), &rule.mend) {
         (None, None) => Some("the row says neither `mend` nor `fault`: write what meets the refusal".to_owned()),
-        (None, Some(_)) => None,
         (Some(fault), _) if RefusalKind::from_label(fault).is_none() => {
             let known = RefusalKind::LABELS
                 .iter()
@@ -100,7 +99,7 @@ fn fault_fault(rule: &OwnRule) -> Option<String> {
                 known.join(", ")
             ))
         }
-        (Some(_), _) => None,
+        (None | Some(_), _) => None,
     }
 }
 

@@ -1,4 +1,5 @@
 //! Arguments of `antiphon rules`.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@ use crate::{
     },
     config::LoadedRules,
     refusals,
-    wire::RefusalRow,
+    wire::{RefusalRow, RefusalTable},
 };
 
 const HEADS: [&str; 7] = ["NAME", "SOURCE", "STATUS", "MEND OR FAULT", "HEADER", "LOSES", "LEARNS"];
@@ -24,7 +24,7 @@ const HEADS: [&str; 7] = ["NAME", "SOURCE", "STATUS", "MEND OR FAULT", "HEADER",
 /// Lists the rows.
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let rules = load_chosen(args.config.clone())?.config.rules;
-    let own = rules.checked.reader.own().into_iter().flat_map(|own| own.rows());
+    let own = rules.checked.reader.own().into_iter().flat_map(RefusalTable::rows);
     let rows: Vec<&RefusalRow> = own.chain(refusals::table().rows()).collect();
     let mut out = ReportOutput::default();
     match args.output.format() {

@@ -9,7 +9,6 @@ mod trial_report;
 
 use std::{
     io::{self, Write as _},
-    path::Path,
     process::ExitCode,
 };
 
@@ -55,9 +54,4 @@ async fn clear_taught(args: &ClearArgs) -> Result<ExitCode, ClientError> {
         "removed {removed} {facts}: each server is asked anew, which costs one refused request"
     )?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads a file that an operator has named.
-fn read_named(path: &Path) -> io::Result<String> {
-    crate::server::regular_file::read_regular(path)
 }

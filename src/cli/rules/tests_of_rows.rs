@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use super::{arguments::TestArgs, read_named};
+use super::arguments::TestArgs;
 use crate::{
     cli::{
         EXIT_USAGE,
@@ -16,6 +16,7 @@ use crate::{
         success_if,
     },
     config::{ConfigProblem, LoadedRule, LoadedRules, load_rules},
+    server::regular_file::read_regular,
 };
 
 /// Checks the rows of the file, or those of the configuration.
@@ -43,7 +44,7 @@ pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
 
 /// Reads a file of rows with its problems. Fails for one that cannot be read.
 pub(super) fn read_rules(path: &Path) -> Result<(LoadedRules, Vec<ConfigProblem>), ConfigProblem> {
-    load_rules(&path.display().to_string(), &read_named)
+    load_rules(&path.display().to_string(), &read_regular)
 }
 
 fn is_of_rows(problem: &ConfigProblem) -> bool {
@@ -71,7 +72,7 @@ fn write_lines(
         let prefix = format!("{}.", row.key);
         let is_its = |problem: &ConfigProblem| {
             let key = problem.key.as_str();
-            problem.file == row.file && (key == row.key || key.starts_with(&prefix))
+            problem.file.as_deref() == row.file.as_deref() && (key == row.key || key.starts_with(&prefix))
         };
         let own = rules.checked.reader.own();
         let is_compiled = own.is_some_and(|own| own.rows().iter().any(|known| known.name == row.rule.name));

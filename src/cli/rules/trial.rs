@@ -22,6 +22,8 @@ use crate::{
     wire::{FoundRefusal, MendKind, Refusal, RefusalTable, TrialOutcome},
 };
 
+/// Fewest bytes at which the text of a built-in row counts as near.
+const NEAR_BYTES: usize = 16;
 /// Rows that are shown if none reads the text.
 const NEAR_ROWS: usize = 3;
 
@@ -118,6 +120,12 @@ fn near_rows(reader: &RefusalReader, status: Option<u16>, text: &[u8]) -> Vec<Ne
             }
         }
     }
+    // A built-in row that shares a few letters is no help.
+    let is_near = |(outcome, is_own): (&TrialOutcome, &bool)| match outcome {
+        TrialOutcome::Differs { after } => *is_own || *after >= NEAR_BYTES,
+        TrialOutcome::GoesOn { .. } | TrialOutcome::OtherStatus | TrialOutcome::Reads { .. } => true,
+    };
+    near.retain(|(outcome, is_own, _)| is_near((outcome, is_own)));
     near.sort_by_key(|(outcome, is_own, _)| (std::cmp::Reverse(*outcome), !is_own));
     near.into_iter().take(NEAR_ROWS).map(|(_, _, row)| row).collect()
 }

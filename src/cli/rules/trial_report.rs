@@ -20,7 +20,7 @@ use crate::{
 /// Lines of context around a change.
 const CONTEXT: usize = 1;
 
-/// What a trial has shown.
+/// The outcome of a trial.
 pub(super) struct TrialReport<'t> {
     /// The row that reads the text. `None` if none does.
     pub(super) row: Option<&'t RefusalRow>,
@@ -54,7 +54,7 @@ impl NearRow {
     }
 }
 
-/// What would become of a body.
+/// The outcome of a trial for one body.
 pub(super) struct BodyTrial<'b> {
     input: &'b BodyInput,
     change: BodyChange,

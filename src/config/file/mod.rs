@@ -40,7 +40,7 @@ pub use late::{
 pub use profile::{
     CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
 };
-pub use rules::{RuleExampleSection, RuleHeadingSection, RuleRepairSection, RuleSection, RulesFile};
+pub use rules::{RuleExampleSection, RuleRepairSection, RuleSection, RulesFile};
 pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use word::{Word, unknown_word};

@@ -37,7 +37,7 @@ section! {
         pub mend: Option<String> = None;
         /// Places at which the mend acts: `all` that it fits, or the one that is `named`. Default: that of the mend.
         pub fits: Option<String> = None;
-        /// What an accepted resend teaches: the `rule`, the `block`, or nothing (`once`). Default: `rule`.
+        /// The lesson of an accepted resend: the `rule`, the `block`, or nothing (`once`). Default: `rule`.
         pub learn: Option<String> = None;
         /// `antiphon check --rules` notes bodies that the mend would change.
         pub note: bool = false;
@@ -49,10 +49,6 @@ section! {
         pub example: Vec<RuleExampleSection> = Vec::new();
         /// A body that the server refuses with the first example, and what is sent then.
         pub repair: Option<RuleRepairSection> = None;
-        /// Headings of `docs/errors.md`, if the row is copied from Antiphon's own. Not used here.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        #[schemars(length(max = 16))]
-        pub heading: Vec<RuleHeadingSection> = Vec::new();
     }
 }
 
@@ -77,18 +73,6 @@ section! {
         pub before: String = String::new();
         /// The body that is sent then, byte for byte.
         pub after: String = String::new();
-        /// What the words forbid, if the row is copied from Antiphon's own. Not used here.
-        pub refused_if: Option<String> = None;
-    }
-}
-
-section! {
-    /// A heading of `docs/errors.md`.
-    RuleHeadingSection {
-        /// The text.
-        pub text: String = String::new();
-        /// What is said about it.
-        pub about: String = String::new();
     }
 }
 

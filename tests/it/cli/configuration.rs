@@ -1252,7 +1252,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (15 + 5) + 9 + 2 + 15 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
+        (15 + 5) + 9 + 2 + (15 + 16) + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -130,7 +130,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "\"mood\" is not known here. See the manual.'",
         "\"mood\" is'",
-        "the text ends at byte 32, before the pattern does",
+        "the text ends at byte 34, before the pattern does",
     ),
     (
         "\"content\":\"a\"}]}'\n",
@@ -173,7 +173,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "fits = \"some\"\nseen =",
         "row[0].fits: row house_members: unknown word \"some\"",
     ),
-    ("seen = \"a gateway, 2026-10\"", "seen = \"C:\\rules\"", "not TOML"),
+    ("seen = \"a gateway, 2026-10\"", "seen = \"C:\\Users\"", "not TOML"),
 ];
 
 #[test]
@@ -254,15 +254,6 @@ fn a_row_of_a_later_version_is_left_out_with_a_warning() {
             .read(REFUSAL.as_bytes())
             .is_some_and(|found| found.row.is_own)
     );
-}
-
-/// A row as the built-in ones are written may be copied.
-#[test]
-fn a_row_of_the_file_of_antiphon_may_be_copied() {
-    let copied = format!(
-        "{ROW}refused_if = \"present messages[*].mood\"\n[[row.heading]]\ntext = \"House rule\"\nabout = \"x\"\n"
-    );
-    assert_eq!(read(&copied).1, Vec::<String>::new());
 }
 
 /// Writes rows and a configuration that names them.
@@ -432,7 +423,7 @@ fn rules_are_tested_row_by_row() {
         let (code, lines, _) = rules(arguments, &faulty);
         assert_eq!(code, 1);
         assert!(
-            lines.contains("fault  rules.toml: line 10, column 8: row[0].example[0].text: row wrong:"),
+            lines.contains("fault  rules.toml: line 9, column 8: row[0].example[0].text: row wrong:"),
             "{lines}"
         );
         assert_eq!(lines.contains("ok  house_members"), arguments.len() == 2, "{lines}");
@@ -459,7 +450,7 @@ fn a_text_and_a_body_are_tried() {
         (known.replace("mood", "tone"), "the mend fits nowhere in this body", 1),
         (
             format!("{known} So said Ann."),
-            "house_members (own): the text matches, but something follows at byte 48",
+            "house_members (own): the text matches, but something follows at byte 49",
             1,
         ),
         (
@@ -545,10 +536,10 @@ fn a_body_is_noted_if_a_row_with_a_note_would_change_it() {
         br#"{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"developer","content":"Be brief."}]}"#;
     let out = antiphon(&["check", "--wire", "openai-chat"], developer);
     assert_eq!(out.status.code(), Some(0));
-    assert_eq!(
-        text(&out.stdout),
-        "-: messages[1]: note: some servers refuse this: developer_not_one_of_roles: <word> is not one of [\n"
-    );
+    let lines = text(&out.stdout);
+    let wanted =
+        "-: messages[1]: note: some servers refuse this: developer_not_one_of_roles: developer is not one of [";
+    assert!(lines.lines().any(|line| line.starts_with(wanted)), "{lines}");
     let folder = tempfile::tempdir().unwrap();
     let noted = ROW
         .replace("drop_member <member>", "drop_member mood")

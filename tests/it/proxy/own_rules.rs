@@ -26,6 +26,20 @@ const RENAME: &str = r#"
     mend = "rename_role <name>"
 "#;
 
+const DROP_ODD: &str = r#"[[repair.rules]]
+        name = "house-members"
+        status = [409, 422]
+        text = ["House rule 8: no <member> in a message"]
+        then = ["Ask <word> why"]
+        mend = "drop_member <member>"
+    "#;
+const OPENING: &str = r#"[[repair.rules]]
+        name = "house_opening"
+        fault = "no_user_turn"
+        status = [500]
+        text = ["House rule 9: somebody has to ask first"]
+    "#;
+
 /// Returns the reader of a configuration with these rows.
 pub(crate) fn reader(rows: &str) -> RefusalReader {
     let none = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
@@ -67,19 +81,6 @@ fn stories() -> Vec<Story> {
     let odd = chat(&[HI, odd, HI].join(","));
     let even = odd.replace(r#","odd":1"#, "");
     let has_odd = "present messages[*].odd";
-    let drop_odd = r#"[[repair.rules]]
-        name = "house-members"
-        status = [409, 422]
-        text = ["House rule 8: no <member> in a message"]
-        then = ["Ask <word> why"]
-        mend = "drop_member <member>"
-    "#;
-    let opening = r#"[[repair.rules]]
-        name = "house_opening"
-        fault = "no_user_turn"
-        status = [500]
-        text = ["House rule 9: somebody has to ask first"]
-    "#;
     let answer = r#"{"role":"assistant","content":"Hi."}"#;
     let opened = r#"{"role":"user","content":"[antiphon: the beginning of this conversation is missing.]"}"#;
     let known = "developer is not one of ['system', 'assistant', 'user', 'tool', 'function']";
@@ -93,7 +94,7 @@ fn stories() -> Vec<Story> {
         story("", 400, house, developer, DEVELOPER, &[400], DEVELOPER),
         story(RENAME, 422, house, developer, DEVELOPER, &[422], DEVELOPER),
         story(
-            drop_odd,
+            DROP_ODD,
             409,
             "House rule 8: no 'odd' in a message. Ask ann why.",
             has_odd,
@@ -102,7 +103,7 @@ fn stories() -> Vec<Story> {
             &even,
         ),
         story(
-            drop_odd,
+            DROP_ODD,
             409,
             "House rule 8: no 'odd' in a message. So Ann said.",
             has_odd,
@@ -111,7 +112,7 @@ fn stories() -> Vec<Story> {
             &odd,
         ),
         story(
-            opening,
+            OPENING,
             500,
             "House rule 9: somebody has to ask first",
             "none messages[role=user]",

@@ -14,7 +14,7 @@ pub enum ArgumentFault {
     Missing {
         /// The mend.
         mend: &'static str,
-        /// What may stand there.
+        /// The words and variables that may stand there.
         expected: String,
     },
     /// The mend does not know this word.
@@ -24,7 +24,7 @@ pub enum ArgumentFault {
         mend: &'static str,
         /// The word.
         word: String,
-        /// What may stand there.
+        /// The words and variables that may stand there.
         expected: String,
     },
     /// The format requires the member.

@@ -3,6 +3,7 @@
 use std::panic;
 
 use antiphon_core::{
+    mend::check_argument,
     repair::{RepairPolicy, repair},
     wire::{
         REFUSAL_BYTES_MAX,
@@ -690,4 +691,14 @@ fn faulty_mends_are_named() {
             "{fits:?} {learn:?}"
         );
     }
+}
+
+#[test]
+fn the_mends_of_rows_have_arguments_that_make_sense() {
+    let faults: Vec<String> = TABLE
+        .rows()
+        .iter()
+        .filter_map(|row| Some(format!("{}: {}", row.name, check_argument(row.mend.as_ref()?).err()?)))
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}");
 }
