@@ -9,7 +9,7 @@
 //! | room | job |
 //! |---|---|
 //! | `printable` | names of clients, models and providers, escaped and shortened for operators |
-//! | `refusals` | the texts with which providers refuse a history, in a file of rows |
+//! | `refusals` | the texts with which providers refuse a history: built-in rows in a file, and an operator's own rows, checked |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
 //! | `policy` | the meaning of an observation and its consequences: classes, timeouts, retries, breakers |
 //! | `auth` | the operator's credentials, client tokens, callers |
@@ -67,7 +67,7 @@
 //! * What does an answer contain? `wire/*/watch.rs`, `wire/facts` and [`wire::watch`]; recorded streams are in
 //!   `tests/streams`.
 //! * What depends on the format? `wire/format.rs` and `wire/mod.rs`.
-//! * Why was it sent twice? `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/recovery`.
+//! * Why was it sent twice? `refusals`, `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/recovery`.
 //! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `keys/rotation/cooldowns.rs`. Why was
 //!   another one used? `keys/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.

@@ -17,11 +17,14 @@ use crate::{
         EXIT_USAGE,
         findings::add_in_order,
         input::{self, BodyInput, InputError},
-        output::{OutputFlag, OutputFormat, ReportOutput, write_document},
+        output::{OutputFlag, OutputFormat, ReportOutput, write_document, write_note},
         style::Painter,
         wire_names::WireNames,
     },
+    config::{ConfigProblem, load_rules},
+    refusals::{RefusalReader, body_notes},
     repair::{self, PairingContext, RepairPolicy},
+    server::regular_file::read_regular,
     wire::Wire,
 };
 
@@ -51,6 +54,9 @@ pub(super) struct Args {
     /// Wire format of the bodies; detected if not given
     #[arg(long, value_name = "NAME", value_parser = WireNames)]
     wire: Option<Wire>,
+    /// File with own rows of refusals: those with `note` are noted too
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     #[command(flatten)]
     output: OutputFlag,
     /// Print no line about a file as a whole, only its findings and errors
@@ -60,7 +66,15 @@ pub(super) struct Args {
 
 /// Checks every file and reports the findings. Exits with the worst result of all files.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let seen: Vec<CheckedFile> = args.files.iter().map(|path| check_file(path, args.wire)).collect();
+    let reader = match args.rules.as_deref().map(read_rows).transpose() {
+        Ok(reader) => reader.unwrap_or_default(),
+        Err(problem) => {
+            write_note(&format!("antiphon: {problem}"));
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+    };
+    let files = args.files.iter();
+    let seen: Vec<CheckedFile<'_>> = files.map(|path| check_file(path, args.wire, &reader)).collect();
     let mut out = ReportOutput::default();
     match args.output.format() {
         OutputFormat::Text => {
@@ -76,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     out.flush()?;
     // An unreadable file weighs more than findings: nothing is known about its calls.
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
-    let has_findings = |bodies: &Vec<CheckedBody>| bodies.iter().any(|body| body.count_findings() > 0);
+    let has_findings = |bodies: &Vec<CheckedBody<'_>>| bodies.iter().any(|body| body.count_findings() > 0);
     let found = seen.iter().any(|file| file.verdict.as_ref().is_ok_and(has_findings));
     Ok(match (unreadable, found) {
         (true, _) => ExitCode::from(EXIT_USAGE),
@@ -85,15 +99,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Reads a file of own rows. Fails with its first problem.
+fn read_rows(path: &Path) -> Result<RefusalReader, ConfigProblem> {
+    let (rules, problems) = load_rules(&path.display().to_string(), &read_regular)?;
+    match problems.into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(rules.checked.reader),
+    }
+}
+
 /// Reads and checks one file.
-fn check_file(path: &Path, wire: Option<Wire>) -> CheckedFile {
+fn check_file<'r>(path: &Path, wire: Option<Wire>, reader: &'r RefusalReader) -> CheckedFile<'r> {
     let name = path.display().to_string();
-    let verdict = input::read_bodies(path, wire).and_then(|file| file.bodies.into_iter().map(check_body).collect());
+    let bodies = input::read_bodies(path, wire);
+    let verdict = bodies.and_then(|file| file.bodies.into_iter().map(|body| check_body(body, reader)).collect());
     CheckedFile { name, verdict }
 }
 
 /// Checks one body.
-fn check_body(input: BodyInput) -> Result<CheckedBody, InputError> {
+fn check_body(input: BodyInput, reader: &RefusalReader) -> Result<CheckedBody<'_>, InputError> {
     let (name, wire) = (input.name, input.wire);
     // `check` reads no configuration, so it reports what the default policy finds.
     let policy = RepairPolicy::default();
@@ -112,13 +136,15 @@ fn check_body(input: BodyInput) -> Result<CheckedBody, InputError> {
         let lost = repair::lost_values(&input.body, wire, &policy)?;
         add_in_order(&mut findings, lost.documented);
         add_in_order(&mut notes, lost.possible);
-        Ok((findings, notes))
+        let row_notes = body_notes(reader, &input.body, wire)?;
+        Ok((findings, notes, row_notes))
     };
-    let (findings, notes) = check().map_err(unreadable)?;
+    let (findings, notes, row_notes) = check().map_err(unreadable)?;
     Ok(CheckedBody {
         wire,
         origin: input.origin,
         findings,
         notes,
+        row_notes,
     })
 }

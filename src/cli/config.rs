@@ -120,6 +120,7 @@ fn check_config(out: &mut impl Write, config: Option<PathBuf>, output: OutputFor
     let warnings: Vec<String> = secrets
         .map(|key| literal_secret_warning(key))
         .chain(old_keys.map(|(key, advice)| format!("{key}: the next version does not read this key: {advice}")))
+        .chain(loaded.config.rules.warnings.iter().cloned())
         .chain(config::exposed_key_warning(&loaded.config))
         .collect();
     match output {
@@ -153,7 +154,7 @@ fn problems_document(path: Option<&str>, error: &ConfigError) -> Value {
         let column = problem.place.as_ref().map(|place| place.column);
         json!({
             "key": problem.key, "message": problem.message, "hint": problem.hint,
-            "line": problem.line_number(), "column": column,
+            "file": problem.file, "line": problem.line_number(), "column": column,
         })
     };
     let problems: Vec<Value> = error.problems.iter().map(problem).collect();

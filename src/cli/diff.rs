@@ -36,8 +36,18 @@ pub(super) fn write_diff(
     if lines.is_empty() {
         return Ok(());
     }
-    let name = input.title();
-    for head in [format!("--- {name}"), format!("+++ {name} (repaired)")] {
+    write_diff_lines(out, &input.title(), "repaired", &lines, painter)
+}
+
+/// Writes the lines of a unified diff behind a head with the name of the body. `change` is what became of it.
+pub(super) fn write_diff_lines(
+    out: &mut impl Write,
+    name: &str,
+    change: &str,
+    lines: &[String],
+    painter: Painter,
+) -> io::Result<()> {
+    for head in [format!("--- {name}"), format!("+++ {name} ({change})")] {
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &head))?;
     }
     lines.iter().try_for_each(|line| match style_of_line(line) {

@@ -30,6 +30,7 @@ mod proxy_trust;
 mod reload;
 mod repair;
 mod result;
+mod rules;
 mod run;
 mod running_proxy;
 mod serve;
@@ -131,6 +132,9 @@ enum CliCommand {
     /// List the messages to webhooks that no receiver has accepted yet, and have one sent again
     #[command(after_help = webhooks::AFTER_HELP)]
     Webhooks(webhooks::Args),
+    /// List, test and try the rows by which refusals are read, and clear what servers have taught
+    #[command(after_help = rules::AFTER_HELP)]
+    Rules(rules::Args),
     /// Make and revoke links to the task page of one person
     #[command(after_help = tasks::AFTER_HELP)]
     Tasks(tasks::Args),
@@ -183,6 +187,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Result(args) => result::run(&args),
         CliCommand::Intents(args) => intents::run(&args),
         CliCommand::Webhooks(args) => webhooks::run(&args),
+        CliCommand::Rules(args) => rules::run(&args),
         CliCommand::Tasks(args) => tasks::run(&args),
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),

@@ -112,6 +112,9 @@ impl Reloader {
         let effective = loaded.to_shown_toml()?;
         let old = self.control.active_config();
         let config = loaded.config.clone();
+        for warning in &config.rules.warnings {
+            tracing::warn!("{warning}");
+        }
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         let named = names.iter().map(String::as_str);
         let profiles = Profiles::with_sources(

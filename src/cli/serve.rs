@@ -382,6 +382,9 @@ fn warn_of_settings(config: &Config, exposed_key: Option<&str>) {
     for (key, advice) in &config.old_keys {
         tracing::warn!(key, "the next version does not read this key: {advice}");
     }
+    for warning in &config.rules.warnings {
+        tracing::warn!("{warning}");
+    }
     warn_of_unusable_variables(&config.unusable_variables);
 }
 

@@ -5,6 +5,7 @@ use toml::Value;
 use super::{
     Config, LoadedConfig,
     file::{ConfigFile, Row, join_key},
+    rules::RULES_FILE,
 };
 
 /// Keys that differ between two configurations.
@@ -23,6 +24,10 @@ impl ConfigChanges {
         // Effective files spell out every default, so a key that was written out with its default is no change.
         let [old_file, new_file] = [&old.effective, &new.effective].map(Value::try_from);
         collect_changes(&old_file?, &new_file?, "", &mut keys);
+        // The rows of a file may change while the configuration names the same one.
+        if old.config.rules.rows != new.config.rules.rows && !keys.iter().any(|key| key.starts_with("repair.rules")) {
+            keys.push(RULES_FILE.to_owned());
+        }
         collect_new_secrets(&old.config, &new.config, &mut keys);
         let rows = ConfigFile::rows();
         let (fixed, free) = keys.into_iter().partition(|key| needs_restart(&rows, key));

@@ -18,7 +18,7 @@ use super::{
     overlay::{self, Flags},
     problem::{ConfigError, ConfigProblem, FilePlace},
     profiles::{self, LoweredProfiles},
-    read,
+    read, rules,
     secrets::is_private,
     timeouts, tls,
     traces::{self, OtelEnvironment},
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     proxy::ProxySettings,
+    refusals::RefusalReader,
     repair::{OnForeignThinking, RepairPolicy},
     server::budget,
     server::regular_file::{read_regular, read_text},
@@ -99,7 +100,8 @@ pub fn load_config(
 
 /// Builds the configuration from the name and text of the file, if there is one, the flags and the variables.
 ///
-/// Reads nothing itself: `variable` returns variables and `read_file` the contents of secret files.
+/// Reads nothing itself but the permissions of a file of rows: `variable` returns variables, and `read_file` the contents
+/// of other files.
 pub fn build_config(
     file: Option<(&str, &str)>,
     flags: &Flags,
@@ -129,14 +131,11 @@ pub fn build_config(
             effective: lowering.file,
         });
     }
-    // Problems of variables and flags have no line and follow those of the file.
-    let position = |problem: &ConfigProblem| {
-        problem
-            .place
-            .as_ref()
-            .map_or((usize::MAX, 0), |place| (place.line, place.column))
-    };
-    problems.sort_by_key(position);
+    // Problems of variables and flags have no line and follow those of the file, as do those of other files.
+    problems.sort_by_key(|problem| {
+        let place = problem.place.as_ref().filter(|_| problem.file.is_none());
+        place.map_or((usize::MAX, 0), |place| (place.line, place.column))
+    });
     Err(ConfigError {
         file: file.map(|(name, _)| name.to_owned()),
         problems,
@@ -149,7 +148,10 @@ fn conceal_secrets(problems: Vec<ConfigProblem>, places: &BTreeMap<String, FileP
     // By line and not by key: an inline table has harmless keys and secrets on one line.
     let lines: BTreeSet<usize> = private.map(|(_, place)| place.line).collect();
     let conceal = |problem: ConfigProblem| {
-        let beside = problem.line_number().is_some_and(|line| lines.contains(&line));
+        let own = Some(&problem).filter(|problem| problem.file.is_none());
+        let beside = own
+            .and_then(ConfigProblem::line_number)
+            .is_some_and(|line| lines.contains(&line));
         if beside || is_private(&problem.key) {
             problem.without_line_text()
         } else {
@@ -190,6 +192,8 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     let admin_token = lowering.file.server.admin_token.as_ref().and_then(Written::value);
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
     let mut proxy = lower_proxy(lowering);
+    let rules = rules::lower_rules(lowering, read_file);
+    proxy.refusals = rules.checked.reader.clone();
     let upstream = timeouts::upstream_settings(&lowering.file.timeouts, &proxy.timeouts, proxies);
     let body_memory_max = lower_body_memory(lowering, proxy.inspect_bytes_max);
     late::check_principals(lowering, &server, &proxy.principals);
@@ -218,6 +222,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         credential_sources: sources,
         late,
         ledger,
+        rules,
         literal_secrets: std::mem::take(&mut lowering.secrets.literal_keys),
         old_keys: std::mem::take(&mut lowering.old_keys),
         log,
@@ -309,6 +314,7 @@ fn lower_proxy(lowering: &mut Lowering) -> ProxySettings {
             },
             mends_off: mends_off(repair),
         },
+        refusals: RefusalReader::default(),
         on_binding_error: repair.on_binding_error.0,
         explain: repair.explain,
         on_outage: file.ledger.on_outage.0,

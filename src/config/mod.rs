@@ -19,6 +19,7 @@ mod overlay;
 mod problem;
 mod profiles;
 mod read;
+mod rules;
 mod secrets;
 mod services;
 mod timeouts;
@@ -42,6 +43,7 @@ pub use load::{
 };
 pub use overlay::Flags;
 pub use problem::{ConfigError, ConfigProblem, FilePlace};
+pub use rules::{LoadedRule, LoadedRules, load_rules};
 pub use tls::exposed_key_warning;
 pub use variables::VARIABLES;
 
@@ -91,6 +93,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Keys whose secret is written in the file itself. `serve` warns about each.
     pub literal_secrets: Vec<String>,
+    /// The operator's own rows of refusals.
+    pub rules: LoadedRules,
     /// Old keys that the file sets, each with the advice to whoever sets it. `serve` warns about each.
     pub old_keys: Vec<(String, &'static str)>,
     /// Settings of log lines.

@@ -2,6 +2,9 @@
 
 use std::{fmt, ops::Range};
 
+/// Bytes of the longest line that is shown.
+const LINE_BYTES_MAX: usize = 4096;
+
 /// One problem of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigProblem {
@@ -10,9 +13,11 @@ pub struct ConfigProblem {
     /// Message that names the fault and the expected value.
     pub message: String,
     /// Advice on the fix.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// Place in the file, if the value comes from the file.
     pub place: Option<FilePlace>,
+    /// The file, if it is another one than the configuration.
+    pub file: Option<Box<str>>,
 }
 
 impl ConfigProblem {
@@ -39,7 +44,7 @@ impl ConfigProblem {
     /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into());
         self
     }
 
@@ -73,7 +78,7 @@ pub struct FilePlace {
     /// Width in characters, at least 1.
     pub width: usize,
     /// Text of the whole line. Empty if it must not be shown.
-    pub text: String,
+    pub text: Box<str>,
 }
 
 impl FilePlace {
@@ -90,16 +95,21 @@ impl FilePlace {
         // The carets must not reach beyond the end of the line.
         let room = text.chars().count().saturating_sub(column);
         Self {
-            line: before.matches('\n').count() + 1,
+            line: memchr::memchr_iter(b'\n', before.as_bytes()).count() + 1,
             column: column + 1,
             width: wanted.min(room).max(1),
-            text: text.to_owned(),
+            // One that no screen shows is of no use, and there may be a place for each value on it.
+            text: if text.len() > LINE_BYTES_MAX {
+                Box::default()
+            } else {
+                text.into()
+            },
         }
     }
 
     /// Removes the text of its line.
     pub(super) fn without_text(mut self) -> Self {
-        self.text.clear();
+        self.text = Box::default();
         self
     }
 
@@ -108,13 +118,20 @@ impl FilePlace {
         let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
         // An equals sign in front means an inline table, whose earlier values may be secrets.
         let before: String = text.chars().take(self.column - 1).collect();
-        self.text = if before.contains('=') { String::new() } else { text };
+        self.text = if before.contains('=') {
+            Box::default()
+        } else {
+            text.into()
+        };
         self
     }
 }
 
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
         if let Some(place) = &self.place {
             write!(f, "line {}, column {}: ", place.line, place.column)?;
         }

@@ -5,61 +5,107 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
+use schemars::Schema;
 use serde_json::Value as Json;
 use toml::{
     Table, Value,
-    de::{DeTable, DeValue},
+    de::{DeArray, DeTable, DeValue},
 };
 
 use super::{
     VariableLookup,
-    file::{self, ConfigFile, join_key, unknown_word},
+    file::{self, ConfigFile, RuleSection, RulesFile, join_key, unknown_word},
     interpolation::interpolate_variables,
     lowering::Lowering,
     problem::{ConfigProblem, FilePlace, nearest_word},
     secrets::{AS_WRITTEN, FileSecrets, is_private},
 };
 
+/// Most syntax errors that are reported.
+const SYNTAX_ERRORS_MAX: usize = 50;
+
 /// Reads the file's text. `variable` returns the value of `${NAME}`.
 pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
     let rows = ConfigFile::rows().into_iter();
-    let mut walk = SchemaWalk {
+    let walk = SchemaWalk {
         source,
-        variable,
+        variable: Some(variable),
         old: rows.filter_map(|row| Some((row.key, row.old?))).collect(),
         reading: Lowering::default(),
     };
-    // The recovering parser reports every syntax error, not only the first.
-    let (root, errors) = DeTable::parse_recoverable(source);
-    for error in &errors {
-        let place = error.span().map(|span| FilePlace::from_span(source, &span));
-        let problem = syntax_problem(error.message()).with_place(place);
-        // In text that is not TOML the lines of secrets are unknown, so no line is shown if there may be one.
-        walk.reading.problems.push(if FileSecrets::may_contain_secret(source) {
-            problem.without_line_text()
-        } else {
-            problem
-        });
-    }
-    let schema = file::reader_schema();
-    // The parser recovers from a syntax error by guessing. Problems that follow from a guess would only confuse.
-    let table = if errors.is_empty() {
-        walk.read_table(root.get_ref(), schema.as_value(), "")
-    } else {
-        Table::new()
-    };
+    let (table, mut reading) = walk.read_file(&file::reader_schema());
     // The walk lets only valid values through, so a failure here means a schema that differs from the types.
     match Value::Table(table).try_into::<ConfigFile>() {
-        Ok(file) => walk.reading.file = file,
-        Err(error) => walk.reading.problems.push(ConfigProblem::new("", error.message())),
+        Ok(file) => reading.file = file,
+        Err(error) => reading.problems.push(ConfigProblem::new("", error.message())),
     }
-    walk.reading
+    reading
+}
+
+/// A file of rows that was read.
+#[derive(Debug, Default)]
+pub(super) struct RulesReading {
+    /// The rows, as far as their values are usable.
+    pub(super) rows: Vec<RuleSection>,
+    /// Places of the file's values, by key.
+    pub(super) places: BTreeMap<String, FilePlace>,
+    pub(super) problems: Vec<ConfigProblem>,
+}
+
+/// Reads the text of a file of rows. `${` has no meaning there: bodies may contain it.
+pub(super) fn read_rules(source: &str) -> RulesReading {
+    let walk = SchemaWalk {
+        source,
+        variable: None,
+        old: BTreeMap::new(),
+        reading: Lowering::default(),
+    };
+    let (table, mut reading) = walk.read_file(&file::rules_schema());
+    let rows = match Value::Table(table).try_into::<RulesFile>() {
+        Ok(file) => file.row,
+        Err(error) => {
+            reading.problems.push(ConfigProblem::new("", error.message()));
+            Vec::new()
+        }
+    };
+    RulesReading {
+        rows,
+        places: reading.places,
+        problems: reading.problems,
+    }
+}
+
+impl SchemaWalk<'_> {
+    /// Reads the whole file. Returns its usable values, and what was found out about them.
+    fn read_file(mut self, schema: &Schema) -> (Table, Lowering) {
+        let source = self.source;
+        // The recovering parser reports every syntax error, not only the first.
+        let (root, errors) = DeTable::parse_recoverable(source);
+        for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
+            let place = error.span().map(|span| FilePlace::from_span(source, &span));
+            let problem = syntax_problem(error.message()).with_place(place);
+            // In text that is not TOML the lines of secrets are unknown, so no line is shown if there may be one.
+            self.reading.problems.push(if FileSecrets::may_contain_secret(source) {
+                problem.without_line_text()
+            } else {
+                problem
+            });
+        }
+        // The parser recovers from a syntax error by guessing. Problems that follow from a guess would only confuse.
+        let table = if errors.is_empty() {
+            self.read_table(root.get_ref(), schema.as_value(), "")
+        } else {
+            Table::new()
+        };
+        (table, self.reading)
+    }
 }
 
 /// Walk over the parsed text along the schema.
 struct SchemaWalk<'s> {
     source: &'s str,
-    variable: &'s VariableLookup<'s>,
+    /// The lookup of variables in texts. `None` if texts have none.
+    variable: Option<&'s VariableLookup<'s>>,
     /// Advice of each old key.
     old: BTreeMap<String, &'static str>,
     reading: Lowering,
@@ -91,7 +137,7 @@ impl SchemaWalk<'_> {
                 let place = self.place_of(&key.span()).map(FilePlace::cut_to_range);
                 let mut problem = unknown_key(&full, name, known).with_place(place);
                 // A key that exists in another section was most likely put into the wrong one.
-                problem.hint = section.or(problem.hint);
+                problem.hint = section.map(Into::into).or(problem.hint);
                 self.reading.problems.push(problem);
             }
         }
@@ -118,13 +164,22 @@ impl SchemaWalk<'_> {
             (DeValue::String(text), Some("string")) if schema.get("writeOnly").is_some() => {
                 // Only the reference or a mask becomes a value of the file; the secret is stored apart.
                 let secrets = &mut self.reading.secrets;
-                secrets.store_secret(path, text, self.variable).map(Value::String)
+                secrets
+                    .store_secret(path, text, &|name| self.variable.and_then(|variable| variable(name)))
+                    .map(Value::String)
             }
             (DeValue::String(text), Some("string")) if schema.get(AS_WRITTEN).is_some() => {
                 let secrets = &mut self.reading.secrets;
-                secrets.store_word(path, text, self.variable).map(Value::String)
+                secrets
+                    .store_word(path, text, &|name| self.variable.and_then(|variable| variable(name)))
+                    .map(Value::String)
             }
-            (DeValue::String(text), Some("string")) => interpolate_variables(text, self.variable)
+            (DeValue::String(text), Some("string")) => self
+                .variable
+                .map_or_else(
+                    || Ok(text.to_string()),
+                    |variable| interpolate_variables(text, variable),
+                )
                 .and_then(|text| {
                     if choices.is_empty() || choices.contains(&text.as_str()) {
                         return Ok(text);
@@ -143,21 +198,10 @@ impl SchemaWalk<'_> {
                     .map(Value::Integer)
                     .ok_or_else(|| ConfigProblem::of_value("expected a whole number from 0 up"))
             }
-            (DeValue::Array(items), Some("array")) => {
-                let schema = schema.get("items").unwrap_or(&Json::Null);
-                let stand_in = if schema.get("properties").is_some() {
-                    Value::Table(Table::new())
-                } else {
-                    Value::String(String::new())
-                };
-                let mut values = Vec::new();
-                for (i, item) in items.iter().enumerate() {
-                    let value = self.read_value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
-                    // A stand-in replaces an unusable item, so that the other items keep their numbers.
-                    values.push(value.unwrap_or_else(|| stand_in.clone()));
-                }
-                return Some(Value::Array(values));
+            (DeValue::Array(items), Some("array")) if exceeds(items.len(), schema) => {
+                Err(too_many_items(items.len(), schema))
             }
+            (DeValue::Array(items), Some("array")) => return Some(self.read_list(items, schema, path)),
             (_, expected) => Err(wrong_type(value, schema, expected.unwrap_or_default())),
         };
         match understood {
@@ -170,16 +214,50 @@ impl SchemaWalk<'_> {
         }
     }
 
+    /// Reads a list. A stand-in replaces an unusable item, so that the other items keep their numbers.
+    fn read_list(&mut self, items: &DeArray<'_>, schema: &Json, path: &str) -> Value {
+        let schema = schema.get("items").unwrap_or(&Json::Null);
+        let stand_in = match schema.get("type").and_then(Json::as_str) {
+            Some("object") => Value::Table(Table::new()),
+            Some("integer") => Value::Integer(0),
+            _ => Value::String(String::new()),
+        };
+        let mut values = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            let value = self.read_value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
+            values.push(value.unwrap_or_else(|| stand_in.clone()));
+        }
+        Value::Array(values)
+    }
+
     /// Returns the place of a byte range, or `None` if the range is outside the text.
     fn place_of(&self, span: &Range<usize>) -> Option<FilePlace> {
         (span.end <= self.source.len()).then(|| FilePlace::from_span(self.source, span))
     }
 }
 
+/// Returns `true` if a list has more items than its schema allows.
+fn exceeds(count: usize, schema: &Json) -> bool {
+    items_max(schema).is_some_and(|most| u64::try_from(count).is_ok_and(|count| count > most))
+}
+
+fn items_max(schema: &Json) -> Option<u64> {
+    schema.get("maxItems").and_then(Json::as_u64)
+}
+
+fn too_many_items(count: usize, schema: &Json) -> ConfigProblem {
+    let most = items_max(schema).unwrap_or_default();
+    ConfigProblem::of_value(format!("there are {count} of them, and at most {most} are allowed"))
+}
+
 /// Converts a message of the TOML parser to a problem, with a hint if the fix is clear.
 fn syntax_problem(message: &str) -> ConfigProblem {
     match message {
         "duplicate key" => ConfigProblem::new("", "the same key or table appears twice").with_hint("keep one of them"),
+        message if message.contains("escape") || message.contains("unicode value") => {
+            ConfigProblem::new("", format!("not TOML: {message}"))
+                .with_hint(r"write a text with backslashes in single quotes: 'C:\rules.toml'")
+        }
         message => ConfigProblem::new("", format!("not TOML: {message}")),
     }
 }

@@ -1,16 +1,35 @@
-//! Protection against configuration files that other users of the machine may write.
+//! Protection against configuration files and files of rows that other users of the machine may write.
 //!
-//! Only files at default paths are checked: nobody named them. A configuration decides where keys are sent.
+//! Configurations are checked at default paths only, where nobody named them: they decide where keys are sent.
 
 use std::path::Path;
+
+/// Permission of the group and of others to write.
+#[cfg(unix)]
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Returns the reason why a named file must not be used: its group or others may write it. `None` if they may not.
+#[cfg(unix)]
+pub(super) fn writable_reason(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let mode = std::fs::metadata(path).ok()?.mode() & 0o7777;
+    (mode & WRITABLE_BY_OTHERS != 0).then(|| {
+        let path = path.display();
+        format!("other users may write {path} (mode {mode:o}): chmod go-w {path}")
+    })
+}
+
+/// Returns `None`: Windows has other permissions.
+#[cfg(not(unix))]
+pub(super) const fn writable_reason(_path: &Path) -> Option<String> {
+    None
+}
 
 /// Returns the reason why a file must not be used without being named. `None` if only this user or root may write it.
 #[cfg(unix)]
 pub(super) fn distrust_reason(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
-
-    /// Permission of the group and of others to write.
-    const WRITABLE_BY_OTHERS: u32 = 0o022;
 
     let own = rustix::process::geteuid().as_raw();
     // Links are resolved: the target and its folder matter as much as the link's folder.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
-use crate::{refusals, wire::ErrorMeaning};
+use crate::{refusals::RefusalReader, wire::ErrorMeaning};
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,10 +74,10 @@ struct ErrorMembers {
 }
 
 impl ProviderErrorInfo {
-    /// Reads an error's body, or the data of an error event.
-    pub fn parse_body(body: &[u8]) -> Self {
+    /// Reads an error's body, or the data of an error event. `refusals` knows the refusals of a history.
+    pub fn parse_body(body: &[u8], refusals: &RefusalReader) -> Self {
         // Also in a text that is no JSON.
-        let refused = refusals::table().read(body).map(|found| match found.meaning {
+        let refused = refusals.read(body).map(|found| match found.meaning {
             Some(ErrorMeaning::Overflow(_)) => RefusedMatter::Length,
             Some(ErrorMeaning::BadTool(_)) | None => RefusedMatter::Content,
         });
@@ -103,8 +103,8 @@ impl ProviderErrorInfo {
     }
 
     /// Reads the data of an error event. The watcher's `kind` and `code` fill in what the data lacks.
-    pub fn parse_event(data: &[u8], kind: &str, code: &str) -> Self {
-        let mut said = Self::parse_body(data);
+    pub fn parse_event(data: &[u8], kind: &str, code: &str, refusals: &RefusalReader) -> Self {
+        let mut said = Self::parse_body(data, refusals);
         for (own, told) in [(&mut said.kind, kind), (&mut said.code, code)] {
             if own.is_empty() {
                 told.clone_into(own);

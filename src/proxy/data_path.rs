@@ -19,6 +19,7 @@ use crate::{
     policy::{ExchangeTimeouts, RotationSettings},
     provider::Routes,
     recall::{ObjectOwners, RecallStore},
+    refusals::RefusalReader,
     repair::RepairPolicy,
     server::StopSignal,
     server::budget::Budgets,
@@ -65,6 +66,8 @@ pub struct ProxySettings {
     pub trust_mode_header: bool,
     /// Repair policy.
     pub policy: RepairPolicy,
+    /// The rows by which refusals are read, with the operator's own ones.
+    pub refusals: RefusalReader,
     /// Reaction to thinking that the provider has bound to another prefix.
     pub on_binding_error: OnBindingError,
     /// `true` if errors of other vendors' servers get the sentence of the format's author.

@@ -64,7 +64,7 @@ pub(super) struct ExchangeLog {
     /// `true` if the request asks only for a compaction of the history.
     pub(super) is_compaction: bool,
     /// Row of refusals by which the client's error was explained. `None` if it is the provider's own.
-    explained: Option<&'static str>,
+    explained: Option<HeaderValue>,
     /// Reason of a resend after a refusal, as a metric label.
     resend_reason: Option<&'static str>,
     /// Flag of the connection: the client has stopped reading.

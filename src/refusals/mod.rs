@@ -1,43 +1,21 @@
-//! The texts with which providers refuse a history: the rows of `rows.toml`, compiled when the first is needed.
+//! The texts with which providers refuse a history: the built-in rows of `rows.toml`, and an operator's own rows.
 
-use std::sync::LazyLock;
+mod body_notes;
+mod built_in;
+mod example_checks;
+mod offline_mend;
+mod own_rule;
+mod own_table;
+mod reader;
+mod row_checks;
+mod rule_fault;
+mod trial_text;
 
-use crate::wire::{RefusalTable, RefusalTexts};
-
-/// The file. Examples and headings are in it too: they are for tests and for `docs/errors.md`.
-const ROWS: &str = include_str!("rows.toml");
-
-static TABLE: LazyLock<RefusalTable> = LazyLock::new(|| {
-    let compiled = parse_rows().and_then(|texts| RefusalTable::compile(&texts).map_err(|fault| fault.to_string()));
-    // A test compiles the file, so it has no fault here. Without rows every refusal would go to the client.
-    compiled.unwrap_or_else(|fault| {
-        tracing::error!(fault, "the table of refusals is unreadable");
-        RefusalTable::default()
-    })
-});
-
-/// Returns the table.
-pub fn table() -> &'static RefusalTable {
-    &TABLE
-}
-
-/// Returns the name of a row of the file. `None` if it has no row of that name.
-pub fn built_in_name(row: &str) -> Option<&'static str> {
-    let found = TABLE.rows().iter().find(|known| known.name == row);
-    found.map(|known| &*known.name)
-}
-
-fn parse_rows() -> Result<RefusalTexts, String> {
-    toml::from_str(ROWS).map_err(|fault| fault.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{RefusalTable, parse_rows};
-
-    #[test]
-    fn the_file_compiles() {
-        let texts = parse_rows().unwrap();
-        RefusalTable::compile(&texts).unwrap();
-    }
-}
+pub use body_notes::{BodyNote, body_notes};
+pub use built_in::{built_in_name, table};
+pub use offline_mend::{OfflineMend, mend_offline};
+pub use own_rule::{OwnRule, RuleExample, RuleRepair};
+pub use own_table::{CheckedRules, RULES_MAX, check_rules};
+pub use reader::RefusalReader;
+pub use rule_fault::RuleFault;
+pub use trial_text::describe_outcome;

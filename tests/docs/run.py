@@ -51,6 +51,8 @@ WEBHOOK_SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 # Where the documents have the files of [server.tls].
 TLS_FOLDER = "/etc/antiphon/tls"
+# Where they have a file of rows.
+RULES_FILE = "/etc/antiphon/rules.toml"
 
 
 class Failed(Exception):
@@ -212,6 +214,11 @@ def check_toml(sandbox, block):
     code = block.code.replace("/run/secrets", str(sandbox.secrets))
     if TLS_FOLDER in code:
         code = code.replace(TLS_FOLDER, str(tls_folder(sandbox)))
+    if RULES_FILE in code:
+        rules = sandbox.folder / "rules-of-block.toml"
+        rules.write_text("")
+        rules.chmod(0o644)
+        code = code.replace(f'rules_file = "{RULES_FILE}"', f"rules_file = '{rules}'")
     for path in re.findall(r'_file = "(.*?)"', code):
         Path(path.replace("${CREDENTIALS_DIRECTORY}", str(sandbox.secrets))).write_text("sk-docs\n")
     names = re.findall(r"\$\{(\w+)", code)

@@ -26,6 +26,8 @@ pub struct DocumentedRow {
     pub mend: Option<String>,
     pub fits: Option<String>,
     pub learn: Option<String>,
+    #[serde(default)]
+    pub note: bool,
     pub repair: Option<RowRepair>,
 }
 

@@ -3,25 +3,28 @@
 use crate::{
     cli::input::{BodyOrigin, ChainFault, InputError},
     conversation::Finding,
+    refusals::BodyNote,
     wire::Wire,
 };
 
 /// Result for one file.
-pub(super) struct CheckedFile {
+pub(super) struct CheckedFile<'r> {
     pub(super) name: String,
-    pub(super) verdict: Result<Vec<CheckedBody>, InputError>,
+    pub(super) verdict: Result<Vec<CheckedBody<'r>>, InputError>,
 }
 
 /// The faults of one body.
-pub(super) struct CheckedBody {
+pub(super) struct CheckedBody<'r> {
     pub(super) wire: Wire,
     pub(super) origin: BodyOrigin,
     pub(super) findings: Vec<Finding>,
     /// Faults that only some servers of the format refuse. They never count for the exit code.
     pub(super) notes: Vec<Finding>,
+    /// Rows of refusals whose mend would change the body. They never count for the exit code either.
+    pub(super) row_notes: Vec<BodyNote<'r>>,
 }
 
-impl CheckedBody {
+impl CheckedBody<'_> {
     /// Returns the number of findings, with the links of a transcript that lose a part of it.
     pub(super) fn count_findings(&self) -> usize {
         let losses = self.chain_faults().iter().filter(|fault| !fault.is_bridged);
@@ -30,7 +33,7 @@ impl CheckedBody {
 
     /// Returns `true` if the report has no line about this body.
     pub(super) fn has_no_rows(&self) -> bool {
-        self.chain_faults().is_empty() && self.findings.is_empty() && self.notes.is_empty()
+        self.chain_faults().is_empty() && self.findings.is_empty() && self.notes.is_empty() && self.row_notes.is_empty()
     }
 
     /// Returns the faults in the links between the lines of a transcript.
@@ -51,21 +54,30 @@ impl CheckedBody {
 
     /// Returns the place of a finding in the file.
     pub(super) fn place_of(&self, finding: &Finding) -> String {
-        let path = self.wire.format.finding_path(finding);
+        self.place_at(self.wire.format.finding_path(finding), finding.message)
+    }
+
+    /// Returns the place of a note in the file.
+    pub(super) fn place_of_note(&self, note: &BodyNote<'_>) -> String {
+        self.place_at(self.wire.format.message_path(note.message), note.message)
+    }
+
+    /// Returns the place of what stands at `path` of the body, in this message.
+    fn place_at(&self, path: String, message: usize) -> String {
         match &self.origin {
             BodyOrigin::WholeFile => path,
             BodyOrigin::Line(line) => format!("line {line}: {path}"),
             // Messages that were put together have no place of their own in the file.
-            BodyOrigin::Transcript { .. } => self.line_of(finding).map_or(path, |line| format!("line {line}")),
+            BodyOrigin::Transcript { .. } => self.line_of(message).map_or(path, |line| format!("line {line}")),
         }
     }
 
-    /// Returns the line of a finding, if the body has lines.
-    pub(super) fn line_of(&self, finding: &Finding) -> Option<usize> {
+    /// Returns the line of a message, if the body has lines.
+    pub(super) fn line_of(&self, message: usize) -> Option<usize> {
         match &self.origin {
             BodyOrigin::WholeFile => None,
             BodyOrigin::Line(line) => Some(*line),
-            BodyOrigin::Transcript { lines, .. } => lines.get(finding.message).copied(),
+            BodyOrigin::Transcript { lines, .. } => lines.get(message).copied(),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     },
     conversation::Finding,
     printable::{printable_name, printable_text},
+    refusals::BodyNote,
 };
 
 /// Words before a fault that only some servers refuse.
@@ -22,7 +23,12 @@ const NOTE_LEAD: &str = "note: some servers refuse this: ";
 const BRIDGED_LEAD: &str = "note: ";
 
 /// Writes the result of one file as text.
-pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter, is_quiet: bool) -> io::Result<()> {
+pub(super) fn write_file(
+    out: &mut impl Write,
+    file: &CheckedFile<'_>,
+    painter: Painter,
+    is_quiet: bool,
+) -> io::Result<()> {
     let bodies = match &file.verdict {
         Ok(bodies) => bodies,
         // Errors go to stderr, so that stdout contains findings only.
@@ -49,6 +55,9 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
         for note in &body.notes {
             write_row(out, name, &ReportRow::of_finding(body, note, NOTE_LEAD), painter)?;
         }
+        for note in &body.row_notes {
+            write_row(out, name, &ReportRow::of_row(body, note), painter)?;
+        }
     }
     if is_quiet {
         return Ok(());
@@ -57,7 +66,7 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
 }
 
 /// Writes the line about the whole file.
-fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], painter: Painter) -> io::Result<()> {
+fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody<'_>], painter: Painter) -> io::Result<()> {
     let found: usize = bodies.iter().map(CheckedBody::count_findings).sum();
     let is_whole = bodies.iter().all(|body| body.chain_faults().is_empty());
     let verdict = match found {
@@ -91,15 +100,15 @@ struct ReportRow<'a> {
     place: String,
     /// Words before the kind: empty for what counts for the exit code.
     lead: &'static str,
-    kind: &'static str,
-    explanation: &'static str,
+    kind: &'a str,
+    explanation: &'a str,
     detail: Option<&'a str>,
     /// Id of the call. Empty for what concerns no call with an id.
     id: String,
 }
 
 impl<'a> ReportRow<'a> {
-    fn of_finding(body: &CheckedBody, finding: &'a Finding, lead: &'static str) -> Self {
+    fn of_finding(body: &CheckedBody<'_>, finding: &'a Finding, lead: &'static str) -> Self {
         Self {
             place: body.place_of(finding),
             lead,
@@ -107,6 +116,17 @@ impl<'a> ReportRow<'a> {
             explanation: finding.kind.explanation(),
             detail: finding.detail,
             id: printable_name(finding.id.as_bytes()),
+        }
+    }
+
+    fn of_row(body: &CheckedBody<'_>, note: &BodyNote<'a>) -> Self {
+        Self {
+            place: body.place_of_note(note),
+            lead: NOTE_LEAD,
+            kind: &note.row.name,
+            explanation: &note.row.first_text,
+            detail: None,
+            id: String::new(),
         }
     }
 
@@ -151,7 +171,7 @@ fn write_row(out: &mut impl Write, name: &str, row: &ReportRow<'_>, painter: Pai
 }
 
 /// Returns the results of one file as JSON, one for each body.
-pub(super) fn file_documents(file: &CheckedFile) -> Vec<Value> {
+pub(super) fn file_documents(file: &CheckedFile<'_>) -> Vec<Value> {
     match &file.verdict {
         // All keys are always there, so that a program needs no case for each.
         Err(error) => vec![json!({
@@ -162,7 +182,7 @@ pub(super) fn file_documents(file: &CheckedFile) -> Vec<Value> {
     }
 }
 
-fn body_document(name: &str, body: &CheckedBody) -> Value {
+fn body_document(name: &str, body: &CheckedBody<'_>) -> Value {
     let line = match &body.origin {
         BodyOrigin::Line(line) => Some(*line),
         _ => None,
@@ -173,16 +193,37 @@ fn body_document(name: &str, body: &CheckedBody) -> Value {
         "wire": body.wire.to_string(),
         "transcript": matches!(&body.origin, BodyOrigin::Transcript { source, .. } if source.is_agent()),
         "findings": located_document(&body.findings, false, body),
-        "notes": located_document(&body.notes, true, body),
+        "notes": notes_document(body),
         "error": null,
     })
 }
 
+/// Returns the notes as JSON: first those of findings, then those of rows.
+fn notes_document(body: &CheckedBody<'_>) -> Value {
+    let mut notes = located_document(&body.notes, true, body);
+    let of_rows = body.row_notes.iter().map(|note| {
+        json!({
+            "kind": note.row.name,
+            "place": body.wire.format.message_path(note.message),
+            "message": note.message,
+            "part": null,
+            "id": "",
+            "detail": null,
+            "explanation": note.row.first_text,
+            "line": body.line_of(note.message),
+        })
+    });
+    if let Value::Array(list) = &mut notes {
+        list.extend(of_rows);
+    }
+    notes
+}
+
 /// Returns findings as JSON, with the line of each if the file has lines. Faults in the links come first.
-fn located_document(findings: &[Finding], is_bridged: bool, body: &CheckedBody) -> Value {
+fn located_document(findings: &[Finding], is_bridged: bool, body: &CheckedBody<'_>) -> Value {
     let mut documents = findings_document(findings, body.wire);
     for (document, finding) in documents.as_array_mut().into_iter().flatten().zip(findings) {
-        document["line"] = json!(body.line_of(finding));
+        document["line"] = json!(body.line_of(finding.message));
     }
     let faults = body.chain_faults().iter();
     let faults = faults.filter(|fault| fault.is_bridged == is_bridged);
@@ -193,7 +234,7 @@ fn located_document(findings: &[Finding], is_bridged: bool, body: &CheckedBody) 
 }
 
 /// Returns a fault in the links as JSON, with the keys of a finding.
-fn fault_document(fault: &ChainFault, body: &CheckedBody) -> Value {
+fn fault_document(fault: &ChainFault, body: &CheckedBody<'_>) -> Value {
     json!({
         "kind": fault.kind.code(),
         "place": format!("line {}", fault.line),

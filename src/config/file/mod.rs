@@ -27,6 +27,7 @@ use crate::{
 pub mod section;
 mod late;
 mod profile;
+mod rules;
 mod timeouts;
 pub mod values;
 mod word;
@@ -39,6 +40,7 @@ pub use late::{
 pub use profile::{
     CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
 };
+pub use rules::{RuleExampleSection, RuleRepairSection, RuleSection, RulesFile};
 pub use section::{FileValue, Overrides, Row, join_key, split_list};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use word::{Word, unknown_word};
@@ -186,6 +188,12 @@ section! {
         pub end_with_user: bool = true;
         /// Appends the sentence of the format's author to errors of other vendors' servers, so that clients can act on them.
         pub explain: bool = true;
+        /// File with rows of one's own for refusals that no built-in row reads. Only its owner may be able to write it.
+        pub rules_file: Option<String> = None;
+        /// Rows of one's own, as in `rules_file`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(max = 200))]
+        pub rules: Vec<RuleSection> = Vec::new();
     }
 }
 
@@ -293,6 +301,15 @@ pub fn reader_schema() -> Schema {
         .with_transform(RecursiveTransform(without_null))
         .into_generator()
         .into_root_schema_for::<ConfigFile>()
+}
+
+/// Returns the schema of a file of rows.
+pub fn rules_schema() -> Schema {
+    SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .with_transform(RecursiveTransform(without_null))
+        .into_generator()
+        .into_root_schema_for::<RulesFile>()
 }
 
 /// Replaces "value or null" by the schema of the value, since TOML has no null.

@@ -31,6 +31,6 @@ pub(super) async fn explain_to_client(attempts: &mut Attempts<'_>, answer: &mut 
         ErrorMeaning::BadTool(index) => Box::pin(large_body::find_tool(attempts, index, log)).await,
     };
     if answer.explain(format, meaning, tool.as_deref()) {
-        log.record_explanation(row);
+        log.record_explanation(&row);
     }
 }

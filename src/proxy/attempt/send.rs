@@ -82,7 +82,13 @@ pub(super) async fn send_once(
         exchange_began,
         clock::std_now(),
     );
-    Ok(ProviderAnswer::new(sent, read_idle, route, timeouts))
+    Ok(ProviderAnswer::new(
+        sent,
+        read_idle,
+        route,
+        path.settings.refusals.clone(),
+        timeouts,
+    ))
 }
 
 /// Turns a failed send into the error of its cause: the client's body, or the upstream.

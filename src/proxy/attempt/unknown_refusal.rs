@@ -6,7 +6,7 @@ use super::{AttemptResult, Attempts};
 use crate::{
     policy::{Class, ProviderErrorInfo},
     proxy::{exchange_log::ExchangeLog, response::ProviderAnswer},
-    refusals,
+    refusals::RefusalReader,
     telemetry::events::{AskedConversation, UnknownRefusal},
     wire::names_history,
 };
@@ -26,7 +26,7 @@ pub(super) fn report_unknown(attempts: &Attempts<'_>, tried: &AttemptResult, log
         .as_ref()
         .ok()
         .filter(|_| asks_for_turn(attempts))
-        .and_then(|answer| unknown_text(answer, tried.verdict.class));
+        .and_then(|answer| unknown_text(&attempts.path.settings.refusals, answer, tried.verdict.class));
     let Some((status, text)) = text else { return };
     let refusal = UnknownRefusal {
         conversation: asked_conversation(attempts),
@@ -59,7 +59,7 @@ fn asked_conversation(attempts: &Attempts<'_>) -> AskedConversation {
 
 /// Returns status and masked text of an answer that may refuse a history for ever. `None` for every other answer, and
 /// for a refusal that the proxy knows.
-fn unknown_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, String)> {
+fn unknown_text(refusals: &RefusalReader, answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, String)> {
     let status = answer.status();
     let must_name_history = match (status, class) {
         (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Class::Request | Class::Affinity) => false,
@@ -74,10 +74,10 @@ fn unknown_text(answer: &ProviderAnswer, class: Class) -> Option<(StatusCode, St
     let body = answer.whole_body()?;
     // A known text that does not count with this status is not resent, so it stops the session too. And so does one about
     // anything but the history.
-    let known = refusals::table().read_with_status(status.as_u16(), body);
+    let known = refusals.read_with_status(status.as_u16(), body);
     if known.is_some_and(|found| found.row.kind.is_about_history()) {
         return None;
     }
-    let text = refusals::table().mask(body)?;
+    let text = refusals.mask(body)?;
     (!must_name_history || names_history(&text)).then_some((status, text))
 }

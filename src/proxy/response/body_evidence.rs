@@ -5,6 +5,7 @@
 use crate::{
     policy::{Observation, ProviderErrorInfo, Verdict, classify},
     provider::ProviderKind,
+    refusals::RefusalReader,
     wire::REFUSAL_BYTES_MAX,
 };
 
@@ -88,15 +89,18 @@ pub(super) struct UnreadError {
     status: u16,
     /// The type that a header names.
     header_kind: Option<String>,
+    /// The rows by which refusals are read.
+    refusals: RefusalReader,
     body: Vec<u8>,
 }
 
 impl UnreadError {
     /// Begins with an empty body.
-    pub(super) const fn new(status: u16, header_kind: Option<String>) -> Self {
+    pub(super) const fn new(status: u16, header_kind: Option<String>, refusals: RefusalReader) -> Self {
         Self {
             status,
             header_kind,
+            refusals,
             body: Vec::new(),
         }
     }
@@ -108,7 +112,7 @@ impl UnreadError {
     }
 
     fn verdict(&self, kind: ProviderKind) -> Verdict {
-        let mut error = ProviderErrorInfo::parse_body(&self.body);
+        let mut error = ProviderErrorInfo::parse_body(&self.body, &self.refusals);
         if let Some(named) = &self.header_kind {
             error.kind.clone_from(named);
         }

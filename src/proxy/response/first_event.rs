@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::{
     clock,
     policy::{Observation, ProviderErrorInfo, Verdict, classify, status_of_error, stream_timeouts::StreamTimeouts},
+    refusals::RefusalReader,
     upstream::BoxedBody,
     wire::{
         frames::AmazonFrame,
@@ -42,6 +43,7 @@ pub(super) async fn await_first_event(
     mut watcher: Watcher,
     timeouts: &mut StreamTimeouts,
     limit: Duration,
+    refusals: &RefusalReader,
 ) -> Result<FirstEvent, Verdict> {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
@@ -81,8 +83,8 @@ pub(super) async fn await_first_event(
         // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.has_output) {
             return Ok(match watcher.framing() {
-                Framing::Frames => refuse_by_exception(fault, &held),
-                Framing::Events | Framing::Values => refuse_by_event(fault, &held),
+                Framing::Frames => refuse_by_exception(fault, &held, refusals),
+                Framing::Events | Framing::Values => refuse_by_event(fault, &held, refusals),
             });
         }
         // An empty answer that announces its end is complete, though it never begins.
@@ -100,7 +102,7 @@ pub(super) async fn await_first_event(
 }
 
 /// Turns the exception of Amazon in the held frames, whose payload is the body of its errors too, into a complete answer.
-fn refuse_by_exception(fault: &AnswerError, held: &[u8]) -> FirstEvent {
+fn refuse_by_exception(fault: &AnswerError, held: &[u8], refusals: &RefusalReader) -> FirstEvent {
     let body: Bytes = match (fault.event.data(), error_frame(held).message) {
         // The payload is too long to be stored, or missing.
         ([], []) => json!({ "message": &*fault.kind }).to_string().into(),
@@ -110,7 +112,7 @@ fn refuse_by_exception(fault: &AnswerError, held: &[u8]) -> FirstEvent {
             .into(),
         (payload, _) => Bytes::copy_from_slice(payload),
     };
-    let error_info = ProviderErrorInfo::parse_event(&body, &fault.kind, &fault.code);
+    let error_info = ProviderErrorInfo::parse_event(&body, &fault.kind, &fault.code, refusals);
     FirstEvent::Refused(status_of(&error_info), body, error_info)
 }
 
@@ -130,9 +132,9 @@ fn error_frame(frames: &[u8]) -> AmazonFrame<'_> {
 }
 
 /// Turns the error in the last of the held events into a complete answer.
-fn refuse_by_event(fault: &AnswerError, held: &[u8]) -> FirstEvent {
+fn refuse_by_event(fault: &AnswerError, held: &[u8], refusals: &RefusalReader) -> FirstEvent {
     let data = last_event_data(held);
-    let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
+    let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code, refusals);
     let status = status_of(&error_info);
     FirstEvent::Refused(status, error_body(&data, status), error_info)
 }
@@ -222,8 +224,8 @@ mod tests {
             (frame(&[kind]), "InternalError"),
             (Vec::new(), "InternalError"),
         ] {
-            let FirstEvent::Refused(_, body, _) = refuse_by_exception(&fault, &[&event[..], &error[..]].concat())
-            else {
+            let held = [&event[..], &error[..]].concat();
+            let FirstEvent::Refused(_, body, _) = refuse_by_exception(&fault, &held, &RefusalReader::default()) else {
                 panic!("{message}");
             };
             let body: Value = serde_json::from_slice(&body).unwrap();

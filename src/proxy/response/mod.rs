@@ -33,7 +33,7 @@ use crate::{
     explain::explain_error,
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
-    refusals,
+    refusals::RefusalReader,
     server::StopSignal,
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
@@ -62,6 +62,8 @@ pub(super) struct ProviderAnswer {
     asks_model: bool,
     /// The provider's kind.
     kind: provider::ProviderKind,
+    /// The rows by which its refusals are read.
+    refusals: RefusalReader,
     /// Its timeouts, which run since the head arrived.
     /// Boxed, because the future of every exchange has room for several answers.
     timeouts: Box<StreamTimeouts>,
@@ -81,6 +83,7 @@ impl ProviderAnswer {
         response: Response<BoxedBody>,
         read_idle: Option<ReadIdle>,
         route: &Route<'_>,
+        refusals: RefusalReader,
         timeouts: StreamTimeouts,
     ) -> Self {
         Self {
@@ -90,6 +93,7 @@ impl ProviderAnswer {
             format: route.wire.map(|wire| wire.format),
             asks_model: route.asks_model,
             kind: route.upstream.kind,
+            refusals,
             timeouts: Box::new(timeouts),
         }
     }
@@ -133,7 +137,7 @@ impl ProviderAnswer {
     /// Returns the provider's error. Empty if the body was not read.
     pub(super) fn error_info(&self) -> ProviderErrorInfo {
         let mut error_info = match self.response.body() {
-            ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body),
+            ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body, &self.refusals),
             ProviderBody::Streamed(..) => ProviderErrorInfo::default(),
         };
         if let Some(kind) = amazon_error_type(self.headers()) {
@@ -176,7 +180,7 @@ impl ProviderAnswer {
         let headers = self.headers();
         if self.is_unread_error() {
             let kind = amazon_error_type(headers).map(ToOwned::to_owned);
-            return BodyEvidence::Error(UnreadError::new(self.status().as_u16(), kind));
+            return BodyEvidence::Error(UnreadError::new(self.status().as_u16(), kind, self.refusals.clone()));
         }
         let is_binary = body_framing(headers) == Some(Framing::Frames);
         let is_judged = self.asks_model && self.format.is_some() && self.status().is_success();
@@ -191,7 +195,7 @@ impl ProviderAnswer {
     pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
         // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07), and
         // vLLM a lost response as 404.
-        if refusals::table().has_status(self.status().as_u16()) {
+        if self.refusals.has_status(self.status().as_u16()) {
             self.with_error_read(limit).await
         } else {
             Ok(self)
@@ -258,7 +262,7 @@ impl ProviderAnswer {
         let (body, error_info) = match body {
             ProviderBody::Streamed(_, body) => {
                 let watcher = Watcher::new(Some(format), framing);
-                match await_first_event(body, watcher, &mut self.timeouts, limit).await? {
+                match await_first_event(body, watcher, &mut self.timeouts, limit, &self.refusals).await? {
                     FirstEvent::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
                     FirstEvent::Refused(status, body, error_info) => {
                         first_event::complete_stream_head(&mut head, status, body.len());
@@ -359,9 +363,7 @@ impl ProviderAnswer {
         let ProviderBody::Whole(body) = self.response.body() else {
             return None;
         };
-        let mut refusal = refusals::table()
-            .read_with_status(self.status().as_u16(), body)?
-            .refusal;
+        let mut refusal = self.refusals.read_with_status(self.status().as_u16(), body)?.refusal;
         // The recovery repairs the client's body, which does not contain the new ids.
         for id in &mut refusal.ids {
             if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {
@@ -384,9 +386,11 @@ impl ProviderAnswer {
 
     /// Returns what an error that was read says beyond the history, with the row that knows it. `None` if that is
     /// nothing.
-    pub(super) fn meaning(&self) -> Option<(&'static str, ErrorMeaning)> {
-        let found = refusals::table().read_with_status(self.status().as_u16(), self.whole_body()?)?;
-        Some((found.row.name.as_str(), found.meaning?))
+    pub(super) fn meaning(&self) -> Option<(Box<str>, ErrorMeaning)> {
+        let found = self
+            .refusals
+            .read_with_status(self.status().as_u16(), self.whole_body()?)?;
+        Some((found.row.name.as_str().into(), found.meaning?))
     }
 
     /// Appends to an error what clients of the format look for. Returns `false` if it stays as it is.
@@ -464,6 +468,7 @@ impl ProviderAnswer {
                 shape: open.then_some(shape),
                 watcher,
                 kind: self.kind,
+                refusals: self.refusals,
                 timeouts: self.timeouts,
                 timer: DeadlineTimer::default(),
                 held: None,

@@ -24,6 +24,7 @@ use crate::{
     },
     provider::ProviderKind,
     proxy::{exchange_log::ExchangeLog, headers},
+    refusals::RefusalReader,
     server::StopSignal,
     telemetry::events::AnswerSummary,
     wire::{
@@ -125,6 +126,8 @@ pub(super) struct Relay {
     pub(super) watcher: Option<Watcher>,
     /// The provider's kind.
     pub(super) kind: ProviderKind,
+    /// The rows by which its refusals are read.
+    pub(super) refusals: RefusalReader,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
     pub(super) timeouts: Box<StreamTimeouts>,
     pub(super) timer: DeadlineTimer,
@@ -318,6 +321,7 @@ impl Relay {
             fault.event.data(),
             &fault.kind,
             &fault.code,
+            &self.refusals,
         ))
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod demo_provider;
 pub(crate) mod env;
 pub(crate) mod once;
+mod own_rules;
 pub(crate) mod repair_in_place;
 pub(crate) mod result_command;
 pub(crate) mod run;

@@ -62,7 +62,8 @@ const fn place(name: &'static str, config: &'static str, waits_for: Option<&'sta
 
 const FILE: Option<&str> = Some("the-file");
 
-const PLACES: [Place; 14] = [
+const PLACES: [Place; 15] = [
+    place("repair.rules_file", "[repair]\nrules_file = \"FILE\"\n", FILE),
     place(
         "server.tls.certificate",
         "[server.tls]\ncertificate = \"FILE\"\nkey = \"OTHER\"\n",

@@ -42,6 +42,7 @@ pub(crate) mod malformed_requests;
 mod network_causes;
 pub(crate) mod openings;
 pub(crate) mod outbound_proxy;
+pub(crate) mod own_rules;
 pub(crate) mod owned_ids;
 pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;

@@ -13,6 +13,7 @@ pub(crate) mod learned_thinking;
 mod lost_calls;
 pub(crate) mod lost_responses;
 mod opening;
+mod own_rules;
 pub(crate) mod pair;
 mod pooled;
 mod round_trips;

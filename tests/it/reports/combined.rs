@@ -190,8 +190,7 @@ fn moved(error: String, by: usize) -> String {
 /// Any two reports of one wire.
 #[tokio::test(start_paused = true)]
 async fn two_faults_of_one_history_are_both_met() {
-    let is_plain =
-        |report: &&Report| report.right == Right::Mended && report.earlier.is_none();
+    let is_plain = |report: &&Report| report.right == Right::Mended && report.earlier.is_none();
     let plain: Vec<&'static Report> = REPORTS.iter().filter(is_plain).collect();
     let is_known = |one: &Report, other: &Report| {
         let mut known = CONTRADICTIONS.iter();

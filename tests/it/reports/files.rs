@@ -389,10 +389,7 @@ fn the_reports_are_whole() {
         }
         let reasons = [&report.second_turn, &report.again];
         let mut reasons = reasons.into_iter().flatten().map(|exception| exception.why.as_str());
-        assert!(
-            reasons.all(|why| why.len() > 10),
-            "{name}"
-        );
+        assert!(reasons.all(|why| why.len() > 10), "{name}");
         assert_eq!(report.why.is_some(), report.right == Right::Relayed, "{name}");
         // A mend has a row. What is repaired at once has none, since no server sees it.
         let is_read = report.row.is_some();

@@ -12,6 +12,7 @@ use antiphon::{
         VerdictScope, classify, status_of_error,
     },
     provider::ProviderKind,
+    refusals::RefusalReader,
 };
 
 use crate::frozen::words::cooldown_classes;
@@ -46,7 +47,7 @@ fn every_statement_is_documented_and_counts() {
     assert_eq!(documented, coded);
     for row in KEY_STATEMENTS {
         let body = format!(r#"{{"error":{{"type":"{}","message":"words"}}}}"#, row.name);
-        let error = ProviderErrorInfo::parse_body(body.as_bytes());
+        let error = ProviderErrorInfo::parse_body(body.as_bytes(), &RefusalReader::default());
         let judge = |status| {
             classify(Observation::Response {
                 kind: ProviderKind::Compatible,
@@ -81,7 +82,10 @@ fn every_statement_is_documented_and_counts() {
 fn a_name_in_a_stream_counts_as_under_its_status() {
     for row in KEY_STATEMENTS {
         let body = format!(r#"{{"error":{{"type":"{}","message":"words"}}}}"#, row.name);
-        let status = status_of_error(&ProviderErrorInfo::parse_body(body.as_bytes()));
+        let status = status_of_error(&ProviderErrorInfo::parse_body(
+            body.as_bytes(),
+            &RefusalReader::default(),
+        ));
         // A name that is not known there counts as the provider's own failure, and costs no key anything.
         // Bedrock gives one name two statuses.
         let also = |other: &KeyStatement| other.name == row.name && other.status == status;

@@ -170,7 +170,7 @@ fn path_of(body: &MendBody<'_>, candidate: &Candidate) -> impl Iterator<Item = u
 }
 
 /// Returns `true` if a candidate is what the user says newly, and the mend would lose it.
-fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
+pub(super) fn is_guarded(body: &MendBody<'_>, candidate: &Candidate, mend: &Mend) -> bool {
     let list = candidate.block.and_then(|block| body.lists.get(block.list));
     takes_content(mend) && list.is_some_and(|list| body.is_users_newest(list))
 }

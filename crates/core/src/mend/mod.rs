@@ -8,11 +8,13 @@
 
 mod actions;
 mod apply;
+mod arguments;
 mod body;
 mod call_keys;
 mod call_order;
 mod candidate;
 mod carried;
+mod fits;
 mod join_contents;
 mod kinds;
 mod marked_block;
@@ -29,5 +31,7 @@ mod wordless;
 
 pub use actions::action_of;
 pub use apply::{Mended, meet_demand, mend_body};
+pub use arguments::{ArgumentFault, arguments_of, check_argument};
 pub use candidate::BlockHash;
+pub use fits::{MendFit, find_fits};
 pub use mend_list::{MENDS_MAX, Mend};

@@ -112,6 +112,12 @@ pub(super) fn is_required(member: &str, class: &str, is_item: bool) -> bool {
     })
 }
 
+/// Returns `true` if no object loses the member.
+pub(super) fn is_required_everywhere(member: &str) -> bool {
+    let mut named = REQUIRED.iter().filter(|(name, _)| *name == member);
+    named.any(|(_, within)| matches!(within, Everywhere))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

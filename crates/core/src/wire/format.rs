@@ -221,6 +221,16 @@ impl Format {
         }
     }
 
+    /// Returns the path of a message in the body: `messages[3]`.
+    pub fn message_path(self, message: usize) -> String {
+        let history = match self.history() {
+            Messages | Chat => "messages",
+            Items => "input",
+            Contents => "contents",
+        };
+        format!("{history}[{message}]")
+    }
+
     /// Finds the requests inside a body that has no history of its own.
     pub fn nested_requests(self, body: &[u8]) -> Result<Vec<NestedRequest>, Unreadable> {
         nested_requests::find_requests(self, body)

@@ -48,8 +48,9 @@ pub use item_chain::{CHAIN_BYTES, ChainItem, ContinuedBody, ItemChain, UnjoinedI
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{
-    Demand, ErrorMeaning, FoundRefusal, Learning, MASKED_BYTES_MAX, MendKind, MendReach, REFUSAL_BYTES_MAX, Refusal,
-    RefusalKind, RefusalRow, RefusalTable, RefusalTexts, RowFault, RowMend, RowTexts, TokenCounts, names_history,
+    Demand, ErrorMeaning, FoundRefusal, Learning, MASKED_BYTES_MAX, MendKind, MendReach, MendVariable,
+    REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts, RowFault, RowMend, RowTexts,
+    RowTrial, TextTrial, TokenCounts, TrialOutcome, names_history,
 };
 pub(crate) use signatures::{remove_gemini_signature, thinking_signature, thinking_text, verifies_signatures};
 pub use thinking_switch::is_thinking_off;

@@ -203,7 +203,9 @@ fn lost_words<'v>(before: &'v Value, after: &'v Value) -> Vec<&'v str> {
     words_of(before, false, &mut had);
     words_of(after, false, &mut has);
     let mut left: HashMap<&str, usize> = HashMap::new();
-    has.into_iter().for_each(|word| *left.entry(word).or_default() += 1);
+    for word in has {
+        *left.entry(word).or_default() += 1;
+    }
     had.retain(|word| match left.get_mut(word) {
         Some(count) if *count > 0 => {
             *count -= 1;

@@ -3,6 +3,7 @@
 use std::panic;
 
 use antiphon_core::{
+    mend::check_argument,
     repair::{RepairPolicy, repair},
     wire::{
         REFUSAL_BYTES_MAX,
@@ -598,6 +599,7 @@ fn faulty_rows_are_named() {
                 mend: None,
                 fits: None,
                 learn: None,
+                note: false,
             }],
             leads: Vec::new(),
             tails: Vec::new(),
@@ -651,6 +653,7 @@ fn faulty_mends_are_named() {
                 mend: mend.map(text),
                 fits: fits.map(text),
                 learn: learn.map(text),
+                note: false,
             }],
             leads: Vec::new(),
             tails: Vec::new(),
@@ -669,7 +672,13 @@ fn faulty_mends_are_named() {
         "quote_block a <number>",
     ] {
         let fault = compile(Some(mend), None, None);
-        assert!(matches!(fault, Some(RowFault::UnknownMend { .. })), "{mend}: {fault:?}");
+        assert!(
+            matches!(
+                fault,
+                Some(RowFault::UnknownMend { .. } | RowFault::UnknownMendWord { .. })
+            ),
+            "{mend}: {fault:?}"
+        );
     }
     assert!(matches!(
         compile(None, None, None),
@@ -678,8 +687,18 @@ fn faulty_mends_are_named() {
     for (fits, learn) in [(Some("some"), None), (None, Some("never"))] {
         let fault = compile(Some("trim_end"), fits, learn);
         assert!(
-            matches!(fault, Some(RowFault::UnknownMend { .. })),
+            matches!(fault, Some(RowFault::UnknownMendWord { .. })),
             "{fits:?} {learn:?}"
         );
     }
+}
+
+#[test]
+fn the_mends_of_rows_have_arguments_that_make_sense() {
+    let faults: Vec<String> = TABLE
+        .rows()
+        .iter()
+        .filter_map(|row| Some(format!("{}: {}", row.name, check_argument(row.mend.as_ref()?).err()?)))
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}");
 }

@@ -6,7 +6,7 @@ use crate::mend::{
 };
 
 /// The parameters that may go.
-const PARAMETERS: [&str; 6] = [
+pub(in crate::mend) const PARAMETERS: [&str; 6] = [
     "context_management",
     "metadata",
     "service_tier",

@@ -12,6 +12,8 @@ use crate::{
     work,
 };
 
+/// The words that a row may write.
+pub(in crate::mend) const REASONING_WORDS: [&str; 4] = ["blocks", "chunks", "item", "open"];
 /// The class of blocks of thinking: a provider that refuses one kind refuses the other.
 const THINKING: &str = "thinking";
 /// The class of reasoning items, and of the items that follow them: their ids go with the reasoning.

@@ -20,6 +20,11 @@ mod text_content;
 mod thinking_off;
 mod trim_end;
 
+pub(super) use drop_parameter::PARAMETERS;
+pub(super) use drop_reasoning::REASONING_WORDS;
+pub(super) use quote_block::BLOCK_WORDS;
+pub(super) use rename_role::KNOWN_ROLES;
+
 use super::{body::MendBody, candidate::Candidate, mend_list::Mend};
 use crate::wire::{Demand, Learning, MendKind, MendReach};
 

@@ -21,6 +21,17 @@ pub(super) const EMPTY_IMAGE: &str = "empty_image";
 const LARGE_IMAGE: &str = "large_image";
 /// References to the tool behind the word, which the request does not declare.
 const TOOL_REFERENCE: &str = "tool_reference";
+/// The words that a row may write.
+pub(in crate::mend) const BLOCK_WORDS: [&str; 8] = [
+    "image",
+    "broken_image",
+    EMPTY_IMAGE,
+    LARGE_IMAGE,
+    "document",
+    TOOL_REFERENCE,
+    "server_pair",
+    "compaction",
+];
 /// Items of Responses with a sealed summary. The second name is the older one.
 const COMPACTIONS: [&[u8]; 2] = [b"compaction", b"compaction_summary"];
 

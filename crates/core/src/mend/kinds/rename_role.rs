@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Roles that every server knows: none of them changes.
-const KNOWN: [&str; 6] = ["", "system", "user", "assistant", "tool", "function"];
+pub(in crate::mend) const KNOWN_ROLES: [&str; 6] = ["", "system", "user", "assistant", "tool", "function"];
 
 /// Returns the messages with this role.
 pub(in crate::mend) fn find(body: &MendBody<'_>, role: &str) -> Vec<Candidate> {
@@ -20,7 +20,7 @@ pub(in crate::mend) fn find(body: &MendBody<'_>, role: &str) -> Vec<Candidate> {
         // Responses has `developer` in its format, the others have no instructions with a role of that kind.
         HistoryShape::Messages | HistoryShape::Items | HistoryShape::Contents => return Vec::new(),
     }
-    if KNOWN.contains(&role) {
+    if KNOWN_ROLES.contains(&role) {
         return Vec::new();
     }
     work::count(body.messages.len());

@@ -170,6 +170,15 @@ pub enum Learning {
 
 impl Learning {
     const NAMES: [(&'static str, Self); 3] = [("once", Self::Once), ("block", Self::Block), ("rule", Self::Rule)];
+
+    /// Returns its name in rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Block => "block",
+            Self::Rule => "rule",
+        }
+    }
 }
 
 /// The argument of a mend in a row.
@@ -184,10 +193,24 @@ enum RowArgument {
 
 /// A variable whose text a mend needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum MendVariable {
+pub enum MendVariable {
+    /// `<member>`
     Member,
+    /// `<name>`
     Name,
+    /// `<number>`
     Number,
+}
+
+impl MendVariable {
+    /// Returns its name in patterns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Name => "name",
+            Self::Number => "number",
+        }
+    }
 }
 
 /// The mend of a row.
@@ -215,19 +238,22 @@ pub(super) struct MendTexts<'t> {
 impl RowMend {
     /// Compiles the mend of a row.
     pub(super) fn compile(texts: MendTexts<'_>) -> Result<Self, RowFault> {
-        let unknown = |text: &str| RowFault::UnknownMend {
+        let unknown = |text: &str| RowFault::UnknownMendWord {
             row: texts.row.to_owned(),
             text: text.to_owned(),
         };
         let (name, argument) = texts.mend.split_once(' ').unwrap_or((texts.mend, ""));
-        let kind = MendKind::from_name(name).ok_or_else(|| unknown(texts.mend))?;
+        let kind = MendKind::from_name(name).ok_or_else(|| RowFault::UnknownMend {
+            row: texts.row.to_owned(),
+            text: name.to_owned(),
+        })?;
         let argument = match argument {
             "" => RowArgument::Nothing,
             "<member>" => RowArgument::Variable(MendVariable::Member),
             "<name>" => RowArgument::Variable(MendVariable::Name),
             "<number>" => RowArgument::Variable(MendVariable::Number),
             word if !word.contains(['<', ' ']) => RowArgument::Word(word.into()),
-            _ => return Err(unknown(texts.mend)),
+            other => return Err(unknown(other)),
         };
         let reach = match texts.fits {
             None => kind.reach(),
@@ -248,6 +274,22 @@ impl RowMend {
             reach,
             learning,
         })
+    }
+
+    /// Returns the word that is its argument. `None` if it has none, or the text of a variable.
+    pub fn word(&self) -> Option<&str> {
+        match &self.argument {
+            RowArgument::Word(word) => Some(word),
+            RowArgument::Nothing | RowArgument::Variable(_) => None,
+        }
+    }
+
+    /// Returns the variable whose text is its argument. `None` if it has none, or a word.
+    pub fn variable(&self) -> Option<MendVariable> {
+        match &self.argument {
+            RowArgument::Variable(variable) => Some(*variable),
+            RowArgument::Nothing | RowArgument::Word(_) => None,
+        }
     }
 
     /// Returns the demand of a refusal that this row has matched. `None` if it lacks the argument.

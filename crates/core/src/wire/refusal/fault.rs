@@ -22,21 +22,37 @@ pub enum RowFault {
     #[error("{0:?} ends with <ids> or <words>, and it must be the whole message: write the whole text")]
     OpenEnd(String),
     /// Sentences that may follow, of a row whose text need not be the whole message: they would not be read.
-    #[error("row {0}: `then` is only for texts that must be the whole message")]
+    #[error("`then` is only for texts that must be the whole message")]
     UnusedSentences(String),
-    /// A mend, an argument, or words about one that do not exist.
-    #[error("row {row}: unknown mend, argument or word {text:?}")]
+    /// A mend that does not exist in this version.
+    #[error("unknown mend {text:?}")]
     UnknownMend {
+        /// The name of the row.
+        row: String,
+        /// The name of the mend.
+        text: String,
+    },
+    /// An argument of a mend, or words about one, that do not exist.
+    #[error("unknown word {text:?} of a mend")]
+    UnknownMendWord {
         /// The name of the row.
         row: String,
         /// The words.
         text: String,
     },
     /// A row whose fault is a demand, and that has no mend; or the reverse.
-    #[error("row {0}: a mend belongs to the fault \"demand\", and this fault needs one")]
+    #[error("a mend belongs to the fault \"demand\", and this fault needs one")]
     DemandWithoutMend(String),
+    /// A text without the variable that the mend of its row needs.
+    #[error("{text:?} lacks <{variable}>, which its mend needs")]
+    LacksVariable {
+        /// The text.
+        text: String,
+        /// The name of the variable.
+        variable: &'static str,
+    },
     /// A fault that does not exist.
-    #[error("row {row}: unknown fault {fault:?}")]
+    #[error("unknown fault {fault:?}")]
     UnknownFault {
         /// The name of the row.
         row: String,

@@ -322,6 +322,7 @@ mod tests {
                 mend: None,
                 fits: None,
                 learn: None,
+                note: false,
             }],
             leads: Vec::new(),
             tails: Vec::new(),

@@ -16,11 +16,13 @@ mod meaning;
 mod pattern;
 mod read;
 mod table;
+mod trial;
 
-pub use demand::{Demand, Learning, MendKind, MendReach, RowMend};
+pub use demand::{Demand, Learning, MendKind, MendReach, MendVariable, RowMend};
 pub use fault::RowFault;
 pub use kind::{Refusal, RefusalKind};
 pub use masked_text::{MASKED_BYTES_MAX, names_history};
 pub use meaning::{ErrorMeaning, TokenCounts};
 pub use read::REFUSAL_BYTES_MAX;
 pub use table::{FoundRefusal, RefusalRow, RefusalTable, RefusalTexts, RowTexts};
+pub use trial::{RowTrial, TextTrial, TrialOutcome};

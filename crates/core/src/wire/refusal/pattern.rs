@@ -184,6 +184,34 @@ impl Pattern {
         })
     }
 
+    /// Returns `true` if the pattern has a variable of this name.
+    pub(super) fn has_variable(&self, name: &str) -> bool {
+        let mut known = VariableKind::NAMES.iter().filter(|(known, _)| *known == name);
+        known.any(|(_, kind)| self.pieces.contains(&PatternPiece::Variable(*kind)))
+    }
+
+    /// Returns the number of bytes of `text` that the pattern matches before the first that differs.
+    pub(super) fn matched_bytes(&self, text: &[u8], place_names: &[String]) -> usize {
+        let matched = |pieces: &[PatternPiece]| {
+            let begin = Self {
+                pieces: pieces.to_vec(),
+            };
+            let found = begin.match_start(text, place_names)?;
+            Some(text.len().saturating_sub(found.rest.len()))
+        };
+        let count = self.pieces.len();
+        let whole = (0..=count).rev().find_map(|end| {
+            let bytes = self.pieces.get(..end).and_then(matched)?;
+            Some((end, bytes))
+        });
+        let (end, bytes) = whole.unwrap_or_default();
+        let rest = text.get(bytes..).unwrap_or_default();
+        match self.pieces.get(end) {
+            Some(PatternPiece::Literal(literal)) => bytes.saturating_add(common_bytes(literal, rest)),
+            Some(PatternPiece::Variable(_)) | None => bytes,
+        }
+    }
+
     /// Returns `true` if nothing limits what stands at the pattern's end.
     pub(super) fn is_open(&self) -> bool {
         matches!(
@@ -266,6 +294,19 @@ fn match_literal<'t>(literal: &[u8], text: &'t [u8]) -> Option<&'t [u8]> {
         rest = tail;
     }
     Some(rest)
+}
+
+/// Returns the number of bytes at the beginning of `text` that agree with a literal.
+fn common_bytes(literal: &[u8], text: &[u8]) -> usize {
+    let mut rest = text;
+    for wanted in literal {
+        let tail = rest.get(quotes_before(rest)..).and_then(<[u8]>::split_first);
+        match tail {
+            Some((byte, tail)) if byte.eq_ignore_ascii_case(wanted) => rest = tail,
+            Some(_) | None => break,
+        }
+    }
+    text.len().saturating_sub(rest.len())
 }
 
 /// Returns the number of bytes that a variable at the beginning of `text` may take.

@@ -1,5 +1,7 @@
 //! Finds the text of a refusal in an error body.
 
+use std::cell::RefCell;
+
 use memchr::memmem;
 
 use super::{
@@ -18,6 +20,8 @@ pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 pub(super) const LAYERS_MAX: u8 = 3;
 /// Largest number of objects and arrays around the text of an error body.
 pub(super) const NESTING_MAX: u8 = 7;
+/// Largest number of texts that are shown to a person.
+const TEXTS_MAX: usize = 64;
 /// Largest number of leads before a text.
 const LEADS_MAX: usize = 6;
 
@@ -62,8 +66,26 @@ impl RefusalTable {
         self.read_by(body, Some(status))
     }
 
+    /// Returns the texts in an error body at which rows are looked for. None if it is larger than [`REFUSAL_BYTES_MAX`].
+    pub(super) fn texts_of(&self, body: &[u8]) -> Vec<LedCopy> {
+        let texts = RefCell::default();
+        let reader = ErrorReader {
+            table: self,
+            status: None,
+            texts: Some(&texts),
+        };
+        if body.len() <= REFUSAL_BYTES_MAX {
+            reader.find_in_text(body, LAYERS_MAX);
+        }
+        texts.into_inner()
+    }
+
     fn read_by(&self, body: &[u8], status: Option<u16>) -> Option<FoundRefusal<'_>> {
-        let reader = ErrorReader { table: self, status };
+        let reader = ErrorReader {
+            table: self,
+            status,
+            texts: None,
+        };
         let is_read = body.len() <= REFUSAL_BYTES_MAX;
         is_read.then(|| reader.find_in_text(body, LAYERS_MAX)).flatten()
     }
@@ -75,6 +97,15 @@ struct ErrorReader<'r> {
     table: &'r RefusalTable,
     /// Only rows with this status count. `None` if all do.
     status: Option<u16>,
+    /// The texts at which rows are looked for, if that is all that is wanted: then none is read.
+    texts: Option<&'r RefCell<Vec<LedCopy>>>,
+}
+
+/// A copy of a text after its leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LedCopy {
+    pub(super) text: Vec<u8>,
+    pub(super) quote: Option<u8>,
 }
 
 impl<'r> ErrorReader<'r> {
@@ -85,13 +116,26 @@ impl<'r> ErrorReader<'r> {
         };
         // Gateways and SDKs put their own words before the provider's, several of them in a chain.
         for _ in 0..=LEADS_MAX {
-            let found = self
-                .find_in_body(led.text, layers)
-                .or_else(|| self.table.find_row(led, self.status));
+            let found = self.find_in_body(led.text, layers).or_else(|| self.find_row(led));
             if found.is_some() {
                 return found;
             }
             led = self.table.after_lead(led)?;
+        }
+        None
+    }
+
+    fn find_row(self, led: LedText<'_>) -> Option<FoundRefusal<'r>> {
+        let Some(texts) = self.texts else {
+            return self.table.find_row(led, self.status);
+        };
+        let mut texts = texts.borrow_mut();
+        let copy = LedCopy {
+            text: led.text.to_vec(),
+            quote: led.quote,
+        };
+        if texts.len() < TEXTS_MAX && !texts.contains(&copy) {
+            texts.push(copy);
         }
         None
     }

@@ -54,6 +54,9 @@ pub struct RowTexts {
     /// The lifetime of what an accepted mend teaches: `rule`, `block` or `once`. `None` for `rule`.
     #[serde(default)]
     pub learn: Option<String>,
+    /// `true` if `antiphon check` notes bodies that the mend would change.
+    #[serde(default)]
+    pub note: bool,
 }
 
 fn bad_request() -> Vec<u16> {
@@ -71,7 +74,13 @@ pub struct RefusalRow {
     pub statuses: Vec<u16>,
     /// The mend that meets the demand. `None` for any other fault.
     pub mend: Option<RowMend>,
-    texts: Vec<Pattern>,
+    /// `true` if an operator has written it, `false` if it is built in.
+    pub is_own: bool,
+    /// `true` if a report about a body notes that the mend would change it.
+    pub is_noted: bool,
+    /// The first text, as the file has it.
+    pub first_text: String,
+    pub(super) texts: Vec<Pattern>,
     then: Vec<Pattern>,
 }
 
@@ -100,7 +109,7 @@ pub struct RefusalTable {
     rows: Vec<RefusalRow>,
     leads: Vec<Pattern>,
     tails: Vec<Pattern>,
-    place_names: Vec<String>,
+    pub(super) place_names: Vec<String>,
     /// The words of all texts and leads, and of other errors.
     words: KnownWords,
 }
@@ -124,6 +133,34 @@ impl RefusalTable {
             words,
             place_names: texts.place_names.clone(),
         })
+    }
+
+    /// Compiles an operator's own rows, which share the leads, the tails and the names of places of this table. Rows with
+    /// a fault are left out, and returned by their index with the fault.
+    pub fn compile_own(&self, texts: &[RowTexts]) -> (Self, Vec<(usize, RowFault)>) {
+        let (mut rows, mut faults) = (Vec::new(), Vec::new());
+        for (at, texts) in texts.iter().enumerate() {
+            match RefusalRow::compile(texts) {
+                Ok(row) => rows.push(RefusalRow { is_own: true, ..row }),
+                Err(fault) => faults.push((at, fault)),
+            }
+        }
+        // A masked text is one that no row reads: the words of these rows are in none.
+        let own = Self {
+            rows,
+            ..self.without_rows()
+        };
+        (own, faults)
+    }
+
+    fn without_rows(&self) -> Self {
+        Self {
+            rows: Vec::new(),
+            leads: self.leads.clone(),
+            tails: self.tails.clone(),
+            place_names: self.place_names.clone(),
+            words: KnownWords::default(),
+        }
     }
 
     /// Returns the rows.
@@ -166,7 +203,7 @@ impl RefusalTable {
     }
 
     /// Matches a row with the beginning of `led`. Returns the bytes that matched besides variables, and the match.
-    fn match_row<'t>(&self, row: &RefusalRow, led: LedText<'t>) -> Option<(usize, PatternMatch<'t>)> {
+    pub(super) fn match_row<'t>(&self, row: &RefusalRow, led: LedText<'t>) -> Option<(usize, PatternMatch<'t>)> {
         let matches = row.texts.iter().filter_map(|text| {
             let found = text.match_start(led.text, &self.place_names)?;
             // The client may have written what follows a text, and the text itself, as the name of a member.
@@ -229,8 +266,12 @@ impl RefusalRow {
     ///
     /// That is so if the repair or the mend removes something that the model could read, and if clients act on the text.
     pub fn fills_message(&self) -> bool {
-        let loses = self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content());
-        self.kind.loses_content() || loses || !self.kind.is_about_history()
+        self.loses_content() || !self.kind.is_about_history()
+    }
+
+    /// Returns `true` if the repair or the mend removes something that the model could read.
+    pub fn loses_content(&self) -> bool {
+        self.kind.loses_content() || self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content())
     }
 
     /// Returns what a text says beyond the history.
@@ -241,6 +282,21 @@ impl RefusalRow {
         }
         let index = slots.numbers.first().filter(|_| self.kind == RefusalKind::BadTool)?;
         usize::try_from(*index).ok().map(ErrorMeaning::BadTool)
+    }
+
+    /// Fails if a text lacks the variable that the mend takes its argument from: then the row would never be read.
+    fn check_variables(&self, texts: &RowTexts) -> Result<(), RowFault> {
+        let Some(variable) = self.mend.as_ref().and_then(RowMend::variable) else {
+            return Ok(());
+        };
+        let mut all = texts.text.iter().zip(&self.texts);
+        match all.find(|(_, pattern)| !pattern.has_variable(variable.name())) {
+            Some((text, _)) => Err(RowFault::LacksVariable {
+                text: text.clone(),
+                variable: variable.name(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn compile(texts: &RowTexts) -> Result<Self, RowFault> {
@@ -268,6 +324,9 @@ impl RefusalRow {
         let row = Self {
             name: texts.name.clone(),
             mend,
+            is_own: false,
+            is_noted: texts.note,
+            first_text: texts.text.first().cloned().unwrap_or_default(),
             kind,
             statuses: texts.status.clone(),
             texts: compile_all(&texts.text)?,
@@ -278,6 +337,7 @@ impl RefusalRow {
                 return Err(RowFault::TooShort(text.clone()));
             }
         }
+        row.check_variables(texts)?;
         let all = texts.text.iter().chain(&texts.then);
         let patterns = row.texts.iter().chain(&row.then);
         let mut open = all.zip(patterns).filter(|(_, pattern)| pattern.is_open());
