@@ -193,7 +193,7 @@ mod tests {
         }
         LimitHints::read(
             &headers,
-            &ProviderErrorInfo::parse_body(body.as_bytes(), &crate::refusals::RefusalReader::default()),
+            &ProviderErrorInfo::parse_body(None, body.as_bytes(), &crate::refusals::RefusalReader::default()),
             Class::RateLimit,
             Duration::from_secs(NOW),
         )

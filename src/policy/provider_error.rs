@@ -74,10 +74,11 @@ struct ErrorMembers {
 }
 
 impl ProviderErrorInfo {
-    /// Reads an error's body, or the data of an error event. `refusals` knows the refusals of a history.
-    pub fn parse_body(body: &[u8], refusals: &RefusalReader) -> Self {
+    /// Reads an error's body, or the data of an error event, which has no `status`. `refusals` knows the refusals of a
+    /// history.
+    pub fn parse_body(status: Option<u16>, body: &[u8], refusals: &RefusalReader) -> Self {
         // Also in a text that is no JSON.
-        let refused = refusals.read(body).map(|found| match found.meaning {
+        let refused = refusals.read(status, body).map(|found| match found.meaning {
             Some(ErrorMeaning::Overflow(_)) => RefusedMatter::Length,
             Some(ErrorMeaning::BadTool(_)) | None => RefusedMatter::Content,
         });
@@ -104,7 +105,7 @@ impl ProviderErrorInfo {
 
     /// Reads the data of an error event. The watcher's `kind` and `code` fill in what the data lacks.
     pub fn parse_event(data: &[u8], kind: &str, code: &str, refusals: &RefusalReader) -> Self {
-        let mut said = Self::parse_body(data, refusals);
+        let mut said = Self::parse_body(None, data, refusals);
         for (own, told) in [(&mut said.kind, kind), (&mut said.code, code)] {
             if own.is_empty() {
                 told.clone_into(own);

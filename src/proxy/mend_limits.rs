@@ -16,10 +16,10 @@ use crate::{
 
 /// Most callers, rows and blocks that are remembered.
 const ENTRIES_MAX: u64 = 10_000;
-/// Most resends with a mend that one caller gets in a window.
-const RESENDS_MAX: u32 = 60;
-/// The window of that limit.
-const WINDOW: Duration = Duration::from_secs(60);
+/// Most resends with a mend that one caller gets at once.
+const RESENDS_AT_ONCE: u32 = 30;
+/// Time after which a resend is free again. With those at once there are 60 in any minute at most.
+const RESEND_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of vain mends after which a row rests.
 const VAIN_MAX: u32 = 3;
 /// Time for which a row rests.
@@ -31,8 +31,8 @@ const TOLD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The limits of mends. None of them is stored: after a restart everybody begins anew.
 #[derive(Debug)]
 pub(super) struct MendLimits {
-    /// The resends of each caller in its present window.
-    resends: DigestCache<Principal, (Instant, u32)>,
+    /// The time at which each caller has all its resends again.
+    resends: DigestCache<Principal, Instant>,
     /// The vain mends of each row, by caller and server.
     vain: DigestCache<FactKey, u32>,
     /// Blocks that users have written newly and whose refusal their client has seen, each with the digest of that body.
@@ -42,25 +42,23 @@ pub(super) struct MendLimits {
 impl MendLimits {
     pub(super) fn new() -> Self {
         Self {
-            resends: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(WINDOW)),
+            resends: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(RESEND_INTERVAL * RESENDS_AT_ONCE)),
             vain: DigestCache::new(ENTRIES_MAX, Lifetime::SinceWrite(REST)),
             told_blocks: DigestCache::new(ENTRIES_MAX, Lifetime::SinceUse(TOLD_MAX)),
         }
     }
 
-    /// Counts a resend of a caller. Returns `false` if it has had 60 within a minute.
+    /// Counts a resend of a caller. Returns `false` if it has none free.
     pub(super) fn take_resend(&self, caller: Principal, now: Instant) -> bool {
         let mut is_free = true;
-        self.resends.change(&caller, |known| match known {
-            Some((began, count)) if now < began + WINDOW => {
-                is_free = count < RESENDS_MAX;
-                if is_free {
-                    EntryChange::Put((began, count.saturating_add(1)))
-                } else {
-                    EntryChange::Keep
-                }
+        self.resends.change(&caller, |known| {
+            let taken = known.unwrap_or(now).max(now) + RESEND_INTERVAL;
+            is_free = taken <= now + RESEND_INTERVAL * RESENDS_AT_ONCE;
+            if is_free {
+                EntryChange::Put(taken)
+            } else {
+                EntryChange::Keep
             }
-            Some(_) | None => EntryChange::Put((now, 1)),
         });
         is_free
     }
@@ -98,13 +96,19 @@ mod tests {
     use crate::{auth::Caller, clock};
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_gets_sixty_resends_a_minute_and_a_row_rests_after_three_vain_mends() {
+    async fn a_caller_gets_sixty_resends_in_any_minute_and_a_row_rests_after_three_vain_mends() {
         let limits = MendLimits::new();
         let caller = Principal::from_bytes([7; 32]);
-        let taken = |limits: &MendLimits| (0..100).filter(|_| limits.take_resend(caller, clock::now())).count();
-        assert_eq!((taken(&limits), taken(&limits)), (60, 0));
-        tokio::time::advance(WINDOW).await;
-        assert_eq!(taken(&limits), 60);
+        // As many as are free, in each second of three minutes.
+        let mut taken = Vec::new();
+        for _ in 0..180 {
+            taken.push((0..100).filter(|_| limits.take_resend(caller, clock::now())).count());
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(taken[..5], [30, 0, 1, 0, 1]);
+        let of_minutes = taken.windows(60).map(|minute| minute.iter().sum::<usize>());
+        assert_eq!(of_minutes.max(), Some(59));
+        assert!(limits.take_resend(Principal::from_bytes([8; 32]), clock::now()));
         let scope = FactScope {
             server: Default::default(),
             caller: Caller::of_account(caller),

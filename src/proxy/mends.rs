@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The most blocks that were mended and that no success has proven yet, over all tries of a conversation.
-const BLOCKS_MAX: usize = 4_096;
+const BLOCKS_MAX: usize = 512;
 
 /// The mends of one body.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub(in crate::proxy) struct BodyMends {
     rows: Vec<(Mend, Box<str>)>,
     /// `true` if a success would prove something new.
     is_news: bool,
+    /// `true` if a success takes back what was taught before.
+    takes_back: bool,
     /// The conversation, for whose next request those are kept that no success proves. Most clients name no session, so a
     /// guessed one counts too: a wrong guess gets mends that this server has asked the same caller for.
     lane: Option<LaneId>,
@@ -69,14 +71,15 @@ impl BodyMends {
         mends
     }
 
-    /// Returns `true` if there is none.
-    pub(in crate::proxy) const fn is_empty(&self) -> bool {
-        self.lasting.is_empty() && self.once.is_empty()
+    /// Returns `true` if some of them change the body, and not only its header.
+    pub(in crate::proxy) fn has_of_body(&self) -> bool {
+        let mut all = self.lasting.iter().chain(&self.once);
+        all.any(|mend| mend.kind != MendKind::DropBeta)
     }
 
     /// Returns `true` if a success takes back what was taught before.
     pub(in crate::proxy) const fn takes_back(&self) -> bool {
-        self.lasting.is_empty() && self.is_news
+        self.takes_back
     }
 
     /// Returns the conversation of the body, if it is known or guessed.
@@ -100,7 +103,8 @@ impl BodyMends {
             once: Vec::new(),
             blocks: BTreeSet::new(),
             rows: Vec::new(),
-            is_news: true,
+            is_news: false,
+            takes_back: true,
             lane: None,
         }
     }
@@ -160,13 +164,19 @@ impl BodyMends {
 
     /// Returns what the success of a body with these mends proves.
     pub(in crate::proxy) fn facts(&self, scope: FactScope, model: Option<&str>) -> Vec<KeyedFact> {
+        let key = scope.taught_key(model);
+        if self.takes_back {
+            return vec![(key, LearnedFact::Taught(Vec::new()))];
+        }
         if !self.is_news {
             return Vec::new();
         }
-        let taught = (scope.taught_key(model), LearnedFact::Taught(self.lasting.clone()));
+        // An empty list would take back what was taught before.
+        let has_lasting = !self.lasting.is_empty();
+        let taught = has_lasting.then(|| (key, LearnedFact::Taught(self.lasting.clone())));
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|block| (scope.block_key(block), LearnedFact::RefusedBlock));
-        [taught].into_iter().chain(blocks).collect()
+        taught.into_iter().chain(blocks).collect()
     }
 
     /// Returns the mends that were made in a body, each with its row.

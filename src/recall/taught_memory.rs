@@ -18,7 +18,7 @@ use crate::{
 /// Maximum entries of each cache.
 const ENTRIES_MAX: u64 = 20_000;
 /// Most conversations with unproven mends.
-const UNPROVEN_ENTRIES_MAX: u64 = 10_000;
+const UNPROVEN_ENTRIES_MAX: u64 = 2_000;
 /// Lifetime of what was taught: 24 hours.
 const TAUGHT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time for which unproven mends are kept.
@@ -34,7 +34,7 @@ struct TaughtCaches {
     mends: DigestCache<FactKey, Arc<[Mend]>>,
     /// Blocks that a server refuses, and that are mended in every body.
     refused_blocks: DigestCache<FactKey, ()>,
-    /// Mends of a conversation that its server has accepted in part: it has named another fault after them.
+    /// Mends of a conversation after which its server has named another fault.
     unproven: DigestCache<FactKey, Arc<UnprovenMends>>,
     /// `true` once there are mends. In most processes there are none.
     has_mends: AtomicBool,
@@ -104,7 +104,7 @@ impl TaughtMemory {
         self.0.refused_blocks.insert(&block, ());
     }
 
-    /// Keeps the mends of a conversation, of which the server has accepted none yet because it has named another fault.
+    /// Keeps the mends of a conversation after which the server has named another fault.
     pub fn keep_unproven(&self, lane: FactKey, mends: UnprovenMends) {
         self.0.has_unproven.store(true, Ordering::Relaxed);
         self.0.unproven.insert(&lane, Arc::new(mends));
@@ -114,6 +114,13 @@ impl TaughtMemory {
     pub fn unproven(&self, lane: impl FnOnce() -> FactKey) -> Option<Arc<UnprovenMends>> {
         let has_any = self.0.has_unproven.load(Ordering::Relaxed);
         has_any.then(|| self.0.unproven.get(&lane()))?
+    }
+
+    /// Forgets the unproven mends of a conversation. Calls `lane` only if any conversation has some.
+    pub fn forget_unproven(&self, lane: impl FnOnce() -> FactKey) {
+        if self.0.has_unproven.load(Ordering::Relaxed) {
+            self.0.unproven.remove(&lane());
+        }
     }
 
     /// Forgets everything. Returns the keys of what was proven.

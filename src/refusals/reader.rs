@@ -26,9 +26,15 @@ impl RefusalReader {
         self.own.as_deref()
     }
 
-    /// Reads the body of a refusal, whatever its status. `None` if no row reads it.
-    pub fn read(&self, body: &[u8]) -> Option<FoundRefusal<'_>> {
-        let own = self.own().and_then(|own| own.read(body));
+    /// Reads the body of a refusal, by built-in rows whatever its status. `None` if no row reads it.
+    ///
+    /// An operator's row with another status must not change how such errors count for other callers, so it is asked only
+    /// with a status that it names. `None` for the error of a stream, which has none.
+    pub fn read(&self, status: Option<u16>, body: &[u8]) -> Option<FoundRefusal<'_>> {
+        let own = self.own().and_then(|own| match status {
+            Some(status) => own.read_with_status(status, body),
+            None => own.read(body),
+        });
         own.or_else(|| table().read(body))
     }
 

@@ -127,6 +127,7 @@ pub(super) fn member_of(rule: &OwnRule, fault: &RowFault) -> String {
         | RowFault::OpenEnd(text)
         | RowFault::LacksVariable { text, .. } => place(text),
         RowFault::UnusedSentences(_) => "then".to_owned(),
+        RowFault::UnfitLearning(_) => "learn".to_owned(),
         RowFault::UnknownMendWord { text, .. } => {
             let members = [("fits", &rule.fits), ("learn", &rule.learn)];
             let named = members.iter().find(|(_, said)| said.as_deref() == Some(text));

@@ -35,7 +35,7 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
     let text = args.text.trim().as_bytes();
     let found = match args.status {
         Some(status) => reader.read_with_status(status, text),
-        None => reader.read(text),
+        None => reader.read(None, text),
     };
     let bodies = input::read_bodies(&args.body, args.wire)?.bodies;
     let report = match &found {

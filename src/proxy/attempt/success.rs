@@ -107,6 +107,10 @@ fn store_learned_facts(attempts: &mut Attempts<'_>, log: &ExchangeLog) {
     let mut learned = std::mem::take(&mut attempts.learned_facts);
     if let Some(history) = &attempts.history {
         learned.extend(history.mend_facts());
+        // They are proven now, or were not needed.
+        if let Some(lane) = attempts.outgoing.body.context.lane {
+            history.forget_unproven(path, lane.id);
+        }
         history.report_mends(caller, log);
     }
     path.facts.learn_facts(caller, &learned);

@@ -112,7 +112,7 @@ impl UnreadError {
     }
 
     fn verdict(&self, kind: ProviderKind) -> Verdict {
-        let mut error = ProviderErrorInfo::parse_body(&self.body, &self.refusals);
+        let mut error = ProviderErrorInfo::parse_body(Some(self.status), &self.body, &self.refusals);
         if let Some(named) = &self.header_kind {
             error.kind.clone_from(named);
         }

@@ -137,7 +137,9 @@ impl ProviderAnswer {
     /// Returns the provider's error. Empty if the body was not read.
     pub(super) fn error_info(&self) -> ProviderErrorInfo {
         let mut error_info = match self.response.body() {
-            ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body, &self.refusals),
+            ProviderBody::Whole(body) => {
+                ProviderErrorInfo::parse_body(Some(self.status().as_u16()), body, &self.refusals)
+            }
             ProviderBody::Streamed(..) => ProviderErrorInfo::default(),
         };
         if let Some(kind) = amazon_error_type(self.headers()) {
@@ -409,6 +411,10 @@ impl ProviderAnswer {
     fn replace_body(&mut self, body: Bytes) {
         let fields = self.response.headers_mut();
         fields.insert(CONTENT_LENGTH, body.len().into());
+        // They are of the provider's bytes.
+        for digest in ["content-md5", "digest", "content-digest", "repr-digest"] {
+            fields.remove(digest);
+        }
         *self.response.body_mut() = ProviderBody::Whole(body);
     }
 

@@ -95,7 +95,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "mend = \"drop_member <member>\"",
         "fault = \"orphan\"",
-        "row[0].then: row house_members: `then` is only for faults whose repair loses something",
+        "row[0].then: row house_members: `then` is only for texts that must be the whole message",
     ),
     (
         "House rule 7: the member <member> is not known here\"",
@@ -110,7 +110,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "is not known here\"]",
         "is not <words>\"]",
-        "ends with <ids> or <words>, and its repair loses something",
+        "ends with <ids> or <words>, and it must be the whole message",
     ),
     (
         "<member> is not known here\"",
@@ -251,7 +251,7 @@ fn a_row_of_a_later_version_is_left_out_with_a_warning() {
         loaded
             .checked
             .reader
-            .read(REFUSAL.as_bytes())
+            .read(None, REFUSAL.as_bytes())
             .is_some_and(|found| found.row.is_own)
     );
 }

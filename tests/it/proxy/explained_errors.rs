@@ -337,7 +337,7 @@ async fn an_error_in_the_first_event_is_explained() {
 #[test]
 fn an_explained_error_blames_no_one_else() {
     let judge = |status, text: &str| {
-        let error = ProviderErrorInfo::parse_body(error(text).as_bytes(), &RefusalReader::default());
+        let error = ProviderErrorInfo::parse_body(None, error(text).as_bytes(), &RefusalReader::default());
         classify(Observation::Response {
             kind: ProviderKind::Compatible,
             status,

@@ -186,5 +186,44 @@ fn what_an_own_row_reads_is_a_known_refusal() {
     let found = own.read_with_status(500, text).unwrap();
     assert!(found.row.is_own && found.row.name == "house_opening");
     assert!(own.has_status(500) && own.read_with_status(400, text).is_none());
-    assert!(RefusalReader::default().read(text).is_none());
+    assert!(RefusalReader::default().read(None, text).is_none());
+}
+
+/// An own row may also say that a text means a prompt that is too long: then clients can act on the error.
+#[tokio::test]
+async fn an_own_row_explains_an_error() {
+    let rows = r#"[[repair.rules]]
+        name = "house_length"
+        fault = "overflow"
+        text = ["House rule 10: <prompt> words are too many, the house has <limit>"]
+    "#;
+    let story = Story {
+        rows: "",
+        status: 400,
+        text: "House rule 10: 5000 words are too many, the house has 4096",
+        refused_if: "present messages[*]",
+        before: chat(HI),
+        sends: &[400],
+        after: chat(HI),
+    };
+    let provider = server(&story).await;
+    let app = start(&provider, reader(rows)).await;
+    let fields = [("authorization", "Bearer one"), ("content-type", "application/json")];
+    let got = app.ask(post_with(CHAT, &fields, story.before.as_bytes())).await;
+    assert_eq!(
+        (got.status(), got.header("x-antiphon-explained")),
+        (400, Some("house_length"))
+    );
+    let error = got.json();
+    assert_eq!(error["error"]["code"], "context_length_exceeded");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(story.text) && message.contains("4096 tokens"),
+        "{message}"
+    );
+    let page = app.telemetry.encode_metrics();
+    assert!(
+        page.contains(r#"antiphon_refusal_rows_total{row="own",outcome="explained"} 1"#),
+        "{page}"
+    );
 }

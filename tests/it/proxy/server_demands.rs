@@ -331,6 +331,71 @@ async fn a_new_picture_is_quoted_once_its_client_has_seen_the_refusal() {
     );
 }
 
+/// A server that reads no images at all teaches a rule. What its client has seen refused is quoted all the same.
+#[tokio::test]
+async fn a_new_picture_is_quoted_at_a_server_that_reads_none() {
+    let text = "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 305";
+    let provider = server(&[(text, "present messages[*].content[type=image_url]")]).await;
+    let app = start(&provider, |_| {}).await;
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let mut body = json!({"model": "m", "messages": [
+        {"role": "user", "content": [picture, {"type": "text", "text": "Look."}]},
+    ]});
+    assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (400, vec![400]));
+    for (sends, more) in [(vec![400, 200], "Go on without it."), (vec![200], "Never mind.")] {
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "user", "content": more}));
+        assert_eq!(ask(&app, &provider, CHAT, "one", &body).await, (200, sends), "{more}");
+    }
+}
+
+/// Mends that no success has proven are forgotten once one shows that they were not needed.
+#[tokio::test]
+async fn unproven_mends_do_not_outlast_a_success_without_them() {
+    let provider = server(&[]).await;
+    let app = start(&provider, |_| {}).await;
+    let refuse = |text: &str| provider.reply(Reply::Status(400, json!({"error": {"message": text}})));
+    // The second refusal names another fault, so the mend of the first is kept for the next try.
+    refuse(NO_DEVELOPER.0);
+    refuse(NO_REASONING.0);
+    assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await.0, 400);
+    refuse("Something else is wrong");
+    assert_eq!(
+        ask(&app, &provider, CHAT, "one", &developer()).await,
+        (200, vec![400, 200])
+    );
+    assert_eq!(last(&provider), developer(), "sent without the mend");
+    assert_eq!(ask(&app, &provider, CHAT, "one", &developer()).await, (200, vec![200]));
+    assert_eq!(last(&provider), developer(), "the mend is forgotten");
+}
+
+/// A resend that leaves out rules would be the same request if the only mend is one of the header.
+#[tokio::test]
+async fn a_beta_that_is_left_out_leads_to_no_resend_without_rules() {
+    let provider = server(&[]).await;
+    let app = start(&provider, |_| {}).await;
+    let refuse = |text: &str| {
+        provider.reply(Reply::Status(
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}}),
+        ));
+    };
+    let fields = [("x-api-key", "one"), ("anthropic-beta", "new-1")];
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
+    refuse(
+        "Unexpected value(s) `new-1` for the `anthropic-beta` header. Please consult our documentation at docs.anthropic.com or try again without the header.",
+    );
+    assert_eq!(
+        ask_with(&app, &provider, MESSAGES, &fields, &body).await,
+        (200, vec![400, 200])
+    );
+    refuse("Something else is wrong");
+    assert_eq!(
+        ask_with(&app, &provider, MESSAGES, &fields, &body).await,
+        (400, vec![400])
+    );
+}
+
 /// A server that refuses everything in the words of a row costs few sends.
 #[tokio::test]
 async fn a_row_rests_after_three_vain_mends() {

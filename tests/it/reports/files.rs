@@ -32,6 +32,8 @@ pub(super) struct Report {
     pub(super) right: Right,
     /// The reason for which the client gets the refusal.
     why: Option<String>,
+    /// What the client gets behind the text of the refusal.
+    explained: Option<String>,
     /// The row of `src/refusals/rows.toml` that reads the refusal. None if the fault never reaches a server.
     row: Option<String>,
     /// The sends of the first turn.
@@ -146,6 +148,7 @@ impl Report {
             .to_owned(),
             right: Right::Mended,
             why: None,
+            explained: None,
             row: None,
             sends: None,
             // Thinking and what belongs to a provider's own tools may go.
@@ -245,6 +248,15 @@ impl Report {
     pub(super) fn refuse(&self, head: &str, body: &[u8]) -> Option<(u16, String)> {
         let found = self.refusal.iter().find(|refused| refused.holds(head, body));
         found.map(|refused| (refused.status, refused.error()))
+    }
+
+    /// Returns the status and the error that the client gets if nothing meets the first refusal.
+    pub(super) fn relayed(&self) -> (u16, String) {
+        let refused = &self.refusal[0];
+        let more = self.explained.as_ref().map(|more| format!(" {more}"));
+        let text = format!("{}{}", refused.text, more.unwrap_or_default());
+        let loc = refused.loc.as_deref().unwrap_or_default();
+        (refused.status, error_in(&refused.shape, refused.status, &text, loc))
     }
 
     /// Returns the errors of its server, as it sends them.

@@ -47,7 +47,7 @@ fn every_statement_is_documented_and_counts() {
     assert_eq!(documented, coded);
     for row in KEY_STATEMENTS {
         let body = format!(r#"{{"error":{{"type":"{}","message":"words"}}}}"#, row.name);
-        let error = ProviderErrorInfo::parse_body(body.as_bytes(), &RefusalReader::default());
+        let error = ProviderErrorInfo::parse_body(None, body.as_bytes(), &RefusalReader::default());
         let judge = |status| {
             classify(Observation::Response {
                 kind: ProviderKind::Compatible,
@@ -83,6 +83,7 @@ fn a_name_in_a_stream_counts_as_under_its_status() {
     for row in KEY_STATEMENTS {
         let body = format!(r#"{{"error":{{"type":"{}","message":"words"}}}}"#, row.name);
         let status = status_of_error(&ProviderErrorInfo::parse_body(
+            None,
             body.as_bytes(),
             &RefusalReader::default(),
         ));

@@ -17,7 +17,7 @@ impl Sentence {
     /// Returns the sentence of the format's author. `None` if it needs the name of a tool, and none is known.
     pub(super) fn new(format: Format, meaning: ErrorMeaning, tool: Option<&str>) -> Option<Self> {
         match meaning {
-            ErrorMeaning::Overflow(counts) => Some(Self::of_overflow(format, counts.completed())),
+            ErrorMeaning::Overflow(counts) => Self::of_overflow(format, counts.completed()),
             ErrorMeaning::BadTool(index) => {
                 let name = tool?;
                 let list = match format {
@@ -38,24 +38,26 @@ impl Sentence {
         self.said.iter().any(|said| words.contains(said))
     }
 
-    fn of_overflow(format: Format, counts: TokenCounts) -> Self {
+    fn of_overflow(format: Format, counts: TokenCounts) -> Option<Self> {
         let (text, said): (String, &[&str]) = match format {
-            Format::Anthropic => (of_anthropic(counts), &["prompt is too long", "exceed context limit"]),
+            Format::Anthropic => (of_anthropic(counts)?, &["prompt is too long", "exceed context limit"]),
             Format::OpenAiChat | Format::OpenAiResponses => (
                 of_openai(counts),
                 &["maximum context length", "exceeds the context window"],
             ),
             Format::Gemini => (of_google(counts), &["input token count"]),
         };
-        Self {
+        Some(Self {
             text,
             said: said.iter().map(|text| (*text).to_owned()).collect(),
-        }
+        })
     }
 }
 
-fn of_anthropic(counts: TokenCounts) -> String {
-    match (counts.prompt, counts.output, counts.limit) {
+/// Returns Anthropic's sentence. `None` if it may be the answer that is too long, and nothing tells how long the prompt is:
+/// a client would compact a short one.
+fn of_anthropic(counts: TokenCounts) -> Option<String> {
+    Some(match (counts.prompt, counts.output, counts.limit) {
         (Some(prompt), _, Some(limit)) if prompt > limit => {
             format!("prompt is too long: {prompt} tokens > {limit} maximum")
         }
@@ -64,8 +66,9 @@ fn of_anthropic(counts: TokenCounts) -> String {
             "input length and `max_tokens` exceed context limit: {prompt} + {output} > {limit}, decrease input length \
              or `max_tokens` and try again"
         ),
+        (None, Some(output), Some(limit)) if output > limit / 2 => return None,
         _ => "prompt is too long".to_owned(),
-    }
+    })
 }
 
 fn of_openai(counts: TokenCounts) -> String {

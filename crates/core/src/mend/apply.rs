@@ -29,7 +29,8 @@ pub struct Mended {
     pub body: Bytes,
     /// The mends that were made, each with the number of its places.
     pub made: Vec<(Mend, usize)>,
-    /// The blocks that were mended: those of a demand that teaches blocks.
+    /// The blocks that were mended and are mended from then on: those of a demand that teaches blocks, and those that the
+    /// user has written newly.
     pub blocks: Vec<BlockHash>,
     /// Blocks that the demand is about and that the user has written newly: they stay.
     pub kept: Vec<BlockHash>,
@@ -192,11 +193,15 @@ impl Mended {
             .into_iter()
             .partition(|candidate| is_guarded(read, candidate, &mend) && !is_refused(candidate));
         self.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
-        if demand.learning == Learning::Block {
-            chosen.truncate(BLOCKS_MAX);
-            self.blocks = chosen.iter().filter_map(|candidate| candidate.hash).collect();
-            mend.only_refused = true;
-        }
+        chosen.truncate(match demand.learning {
+            Learning::Block => BLOCKS_MAX,
+            Learning::Once | Learning::Rule => chosen.len(),
+        });
+        mend.only_refused = demand.learning == Learning::Block;
+        // Without its hash, what the user has written newly would stay when the mend is made again.
+        let is_remembered = |candidate: &&Candidate| mend.only_refused || is_guarded(read, candidate, &mend);
+        let remembered = chosen.iter().filter(is_remembered).take(BLOCKS_MAX);
+        self.blocks = remembered.filter_map(|candidate| candidate.hash).collect();
         self.make(&mend, read, chosen);
     }
 

@@ -691,6 +691,22 @@ fn faulty_mends_are_named() {
             "{fits:?} {learn:?}"
         );
     }
+    // A rule of one place would mend all others too, and only blocks that have a hash are told apart.
+    for (mend, fits, learn) in [
+        ("quote_block image", None, Some("rule")),
+        ("quote_block image", Some("named"), Some("once")),
+        ("drop_reasoning item", None, Some("rule")),
+        ("drop_member mood", Some("named"), None),
+        ("media_type", None, Some("block")),
+        ("drop_beta <name>", None, Some("once")),
+    ] {
+        let fault = compile(Some(mend), fits, learn);
+        assert!(matches!(fault, Some(RowFault::UnfitLearning(_))), "{mend} {fault:?}");
+    }
+    for mend in ["quote_block image", "drop_reasoning item", "drop_item_id"] {
+        assert_eq!(compile(Some(mend), None, None), None, "{mend}");
+        assert_eq!(compile(Some(mend), None, Some("block")), None, "{mend}");
+    }
 }
 
 #[test]

@@ -135,8 +135,9 @@ async fn resend_while_refused(
     if let Some(history) = attempts.history.as_deref().filter(|_| !answer.status().is_success()) {
         history.keep_unproven(attempts.path, refusal.as_ref());
     }
-    // Not for observed bodies, whose refusals are not read.
-    log.event.is_history_refused = refusal.is_some_and(|refusal| refusal.kind.is_about_history());
+    // Not for bodies that are never resent.
+    let is_resent = attempts.history.is_some();
+    log.event.is_history_refused = is_resent && refusal.is_some_and(|refusal| refusal.kind.is_about_history());
     let answer = answer.with_old_ids(&attempts.outgoing.body.renamed_ids);
     Ok(Recovered { answer, is_new })
 }

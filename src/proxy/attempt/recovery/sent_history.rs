@@ -13,6 +13,7 @@ use crate::{
     provider::ServerHash,
     recall::{KeyedFact, LearnedFact, ShapeVerdict},
     repair::{LearnedRules, Paired},
+    session::LaneId,
     splice::Segments,
     telemetry::events::RowOutcome,
     wire::Refusal,
@@ -73,6 +74,14 @@ impl SentHistory {
             let lane = scope.lane_key(lane.as_bytes(), sent.model.as_deref());
             path.facts.taught.keep_unproven(lane, sent.mends.unproven());
         }
+    }
+
+    /// Forgets the mends of the conversation that no success has proven.
+    pub(in crate::proxy::attempt) fn forget_unproven(&self, path: &DataPath, lane: LaneId) {
+        let (scope, model) = (self.base.fact_scope(), self.base.sent.model.as_deref());
+        path.facts
+            .taught
+            .forget_unproven(|| scope.lane_key(lane.as_bytes(), model));
     }
 
     /// Returns the size of the body that resends are planned from.

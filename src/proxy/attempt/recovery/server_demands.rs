@@ -58,7 +58,11 @@ fn find_mends(refusal: &Refusal, exchange: &RefusedExchange<'_>) -> Result<BodyM
     let mut mends = base.sent.mends.clone();
     if demand.kind == MendKind::DropBeta {
         let beta = demand.word.as_deref().filter(|beta| has_beta(exchange.headers, beta));
-        let has_room = mends.add_beta(beta.ok_or(RowOutcome::FitsNowhere)?, &demand.row);
+        let Some(beta) = beta else {
+            limits.note_vain(scope, &demand.row);
+            return Err(RowOutcome::FitsNowhere);
+        };
+        let has_room = mends.add_beta(beta, &demand.row);
         return if has_room { Ok(mends) } else { Err(RowOutcome::Limited) };
     }
     let sent = one_piece(&history.finished(path, &base.sent.body));
@@ -86,6 +90,11 @@ fn find_mends(refusal: &Refusal, exchange: &RefusedExchange<'_>) -> Result<BodyM
         // The resend would be the same body.
         limits.note_vain(scope, &demand.row);
         return Err(RowOutcome::Limited);
+    }
+    // What is sent is mended anew. A mend that does not come about there would send the same bytes.
+    if one_piece(&history.finished_with(path, &mends, &base.sent.body)) == sent {
+        limits.note_vain(scope, &demand.row);
+        return Err(RowOutcome::FitsNowhere);
     }
     Ok(mends)
 }

@@ -372,6 +372,10 @@ impl<'a> StartedBlock<'a> {
                 });
             }
             b"thinking" | b"redacted_thinking" => {
+                // A part of the reasoning must not be put back, and this part is not noted.
+                if *self.kind == *b"redacted_thinking" && facts.carried.wants_reasoning() {
+                    facts.carried.give_up();
+                }
                 facts.reasoning = OutputPhase::Open;
                 return Some(OpenBlock::Reasoning);
             }

@@ -146,6 +146,21 @@ impl MendKind {
         self.facts().is_some_and(|facts| facts.loses)
     }
 
+    /// Returns `true` if it may take away what somebody has said. Wrong media types may belong to images that are broken.
+    pub fn may_lose_content(self) -> bool {
+        self.loses_content() || self == Self::MediaType
+    }
+
+    /// Returns `true` if an accepted mend of this kind can teach this.
+    fn can_teach(self, learning: Learning) -> bool {
+        match learning {
+            // Only these tell one block from another.
+            Learning::Block => matches!(self, Self::QuoteBlock | Self::DropReasoning | Self::DropItemId),
+            Learning::Once => self != Self::DropBeta,
+            Learning::Rule => true,
+        }
+    }
+
     /// Returns the places at which it acts unless a row says otherwise.
     pub fn reach(self) -> MendReach {
         self.facts().map_or(MendReach::Named, |facts| facts.reach)
@@ -255,19 +270,27 @@ impl RowMend {
             word if !word.contains(['<', ' ']) => RowArgument::Word(word.into()),
             other => return Err(unknown(other)),
         };
+        // One item of several, of which the others are right.
+        let is_of_item = kind == MendKind::DropReasoning && argument == RowArgument::Word("item".into());
         let reach = match texts.fits {
+            None if is_of_item => MendReach::Named,
             None => kind.reach(),
             Some("all") => MendReach::All,
             Some("named") => MendReach::Named,
             Some(other) => return Err(unknown(other)),
         };
         let learning = match texts.learn {
+            // A rule would mend all others too.
+            None if reach == MendReach::Named => Learning::Block,
             None => Learning::Rule,
             Some(text) => {
                 let named = Learning::NAMES.iter().find(|(known, _)| *known == text);
                 named.map(|(_, learning)| *learning).ok_or_else(|| unknown(text))?
             }
         };
+        if (reach == MendReach::Named && learning != Learning::Block) || !kind.can_teach(learning) {
+            return Err(RowFault::UnfitLearning(texts.row.to_owned()));
+        }
         Ok(Self {
             kind,
             argument,

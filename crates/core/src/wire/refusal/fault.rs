@@ -43,6 +43,12 @@ pub enum RowFault {
     /// A row whose fault is a demand, and that has no mend; or the reverse.
     #[error("a mend belongs to the fault \"demand\", and this fault needs one")]
     DemandWithoutMend(String),
+    /// A lifetime that does not fit the mend or its places.
+    #[error(
+        "the mend cannot teach that: `fits = \"named\"` goes with `learn = \"block\"`, which is for quote_block, drop_reasoning \
+         and drop_item_id; drop_beta teaches a rule"
+    )]
+    UnfitLearning(String),
     /// A text without the variable that the mend of its row needs.
     #[error("{text:?} lacks <{variable}>, which its mend needs")]
     LacksVariable {

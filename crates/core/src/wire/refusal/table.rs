@@ -269,9 +269,10 @@ impl RefusalRow {
         self.loses_content() || !self.kind.is_about_history()
     }
 
-    /// Returns `true` if the repair or the mend removes something that the model could read.
+    /// Returns `true` if the repair or the mend may remove something that the model could read.
     pub fn loses_content(&self) -> bool {
-        self.kind.loses_content() || self.mend.as_ref().is_some_and(|mend| mend.kind.loses_content())
+        let may_lose = self.mend.as_ref().is_some_and(|mend| mend.kind.may_lose_content());
+        self.kind.loses_content() || may_lose
     }
 
     /// Returns what a text says beyond the history.
