@@ -283,6 +283,7 @@ KEPT = {
     "ledger/postgres/mod.rs": "the engine's own commits",
     "ledger/sqlite/mod.rs": "the engine's own commits",
     "proxy/fact_memory.rs": "what a caller's facts mean together; the facts are a table",
+    "recall/taught_memory.rs": "the mends of a caller's facts, joined; those that no success has proven are no facts yet",
     "recall/appended_texts.rs": "texts of requests that wait for their provider, whatever a read of the ledger finds",
     "recall/object_owners.rs": "ids that were just looked up in vain, for a shared ledger that is asked twice",
     "recall/response_chains.rs": "callers that continue from responses, and chains that wait for a read of their parent",
