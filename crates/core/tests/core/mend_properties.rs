@@ -12,7 +12,7 @@ use serde_json::{Value, json as value};
 
 use crate::support::{
     bodies::{self, Rng},
-    refusals::{REFUSALS, ROWS, TABLE},
+    refusals::{REFUSALS, ROWS, RowRepair, TABLE},
     seed,
 };
 
@@ -42,7 +42,9 @@ fn taught_mends() -> Vec<Mend> {
 
 /// Histories of the rows, and generated ones: 6 of each format, or `STEPS`.
 fn histories(rng: &mut Rng) -> Vec<(Wire, String)> {
-    let of_rows = ROWS.iter().filter_map(|row| row.repair.as_ref());
+    // Half of a character is no value that can be damaged.
+    let is_value = |repair: &&RowRepair| serde_json::from_str::<Value>(&repair.before).is_ok();
+    let of_rows = ROWS.iter().filter_map(|row| row.repair.as_ref()).filter(is_value);
     let mut all: Vec<(Wire, String)> = of_rows
         .map(|repair| (repair.wire.parse().unwrap(), repair.before.clone()))
         .collect();
