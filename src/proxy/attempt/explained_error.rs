@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Returns the format whose clients need other words for some errors of this provider. `None` if they need none: the
-/// provider is the format's author, or nothing may be changed.
+/// provider is the format's author, or nothing may be changed. Only for errors, since it compares hosts.
 pub(super) fn explained_format(path: &DataPath, route: &ExchangeRoute<'_>, log: &ExchangeLog) -> Option<Format> {
     let may_change = match log.event.mode? {
         Mode::Repair | Mode::Strict => path.settings.explain,
@@ -21,10 +21,13 @@ pub(super) fn explained_format(path: &DataPath, route: &ExchangeRoute<'_>, log: 
 ///
 /// Called for the answer that the client gets: retries, keys and resends follow from the provider's own words.
 pub(super) async fn explain_to_client(attempts: &mut Attempts<'_>, answer: &mut ProviderAnswer, log: &mut ExchangeLog) {
-    let Some(format) = attempts.explained_format else {
+    if answer.status().is_success() {
+        return;
+    }
+    let Some((row, meaning)) = answer.meaning() else { return };
+    let Some(format) = explained_format(attempts.path, attempts.route, log) else {
         return;
     };
-    let Some((row, meaning)) = answer.meaning() else { return };
     let tool = match meaning {
         ErrorMeaning::Overflow(_) => None,
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.

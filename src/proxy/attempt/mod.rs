@@ -29,7 +29,6 @@ use crate::{
     session_table::AnsweredRequest,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendErrorKind},
-    wire::Format,
 };
 use recovery::SentHistory;
 use send::{HeadTimeout, to_proxy_error};
@@ -64,7 +63,6 @@ pub(super) async fn run_attempts(
         route,
         outgoing,
         history,
-        explained_format: explained_error::explained_format(path, route, log),
         learned_facts: Vec::new(),
         choice_hash,
         is_cold: false,
@@ -87,8 +85,6 @@ struct Attempts<'x> {
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
     /// Boxed, because most exchanges end without a refusal.
     history: Option<Box<SentHistory>>,
-    /// Format whose clients need other words for some errors of this provider. `None` if its errors stay as they are.
-    explained_format: Option<Format>,
     /// Facts that the provider proves if it accepts the present body.
     learned_facts: Vec<KeyedFact>,
     /// Value by which a profile is chosen: the same for all requests of a lane.

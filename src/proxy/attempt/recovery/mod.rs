@@ -25,7 +25,9 @@ pub(super) use foreign_values::{has_foreign_values, take_values_out};
 pub(super) use sent_history::SentHistory;
 
 use super::{
-    Attempts, large_body,
+    Attempts,
+    explained_error::explained_format,
+    large_body,
     send::{self, to_proxy_error},
 };
 use crate::{
@@ -87,7 +89,7 @@ async fn resend_while_refused(
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<Recovered, SendError> {
-    let mut answer = read_error(attempts, answer).await?;
+    let mut answer = read_error(attempts, answer, log).await?;
     // The first recovery that may be asked. After a failed trial the refusal is the same, so the earlier ones are not.
     let (mut from, mut is_new) = (0, false);
     while let Some(objection) = Objection::read(attempts, &answer) {
@@ -166,7 +168,11 @@ fn record_unmet(attempts: &mut Attempts<'_>, objection: &Objection, log: &mut Ex
 }
 
 /// Reads the text of an error that may be about the body.
-async fn read_error(attempts: &mut Attempts<'_>, answer: ProviderAnswer) -> Result<ProviderAnswer, SendError> {
+async fn read_error(
+    attempts: &mut Attempts<'_>,
+    answer: ProviderAnswer,
+    log: &ExchangeLog,
+) -> Result<ProviderAnswer, SendError> {
     let idle = attempts.path.settings.timeouts.idle;
     if attempts.outgoing.body.has_posted_results() {
         // The faults of a posted result come with other statuses than those of the history: 413, too.
@@ -175,7 +181,8 @@ async fn read_error(attempts: &mut Attempts<'_>, answer: ProviderAnswer) -> Resu
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
     let has_renamed = !attempts.outgoing.body.renamed_ids.is_empty();
     // Without a history too an error may need a sentence that the client understands.
-    if attempts.history.is_some() || has_renamed || attempts.explained_format.is_some() {
+    let is_explained = || explained_format(attempts.path, attempts.route, log).is_some();
+    if attempts.history.is_some() || has_renamed || is_explained() {
         return answer.with_refusal_read(idle).await;
     }
     Ok(answer)
@@ -297,5 +304,5 @@ async fn send_again(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Optio
     let answer = send::send_once(path, route, context, request, timeout, log)
         .await
         .ok()?;
-    read_error(attempts, answer).await.ok()
+    read_error(attempts, answer, log).await.ok()
 }
