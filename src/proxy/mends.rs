@@ -164,12 +164,13 @@ impl BodyMends {
 
     /// Returns what the success of a body with these mends proves.
     pub(in crate::proxy) fn facts(&self, scope: FactScope, model: Option<&str>) -> Vec<KeyedFact> {
+        // Most bodies prove nothing, and then the key need not be hashed.
+        if !self.is_news && !self.takes_back {
+            return Vec::new();
+        }
         let key = scope.taught_key(model);
         if self.takes_back {
             return vec![(key, LearnedFact::Taught(Vec::new()))];
-        }
-        if !self.is_news {
-            return Vec::new();
         }
         // An empty list would take back what was taught before.
         let has_lasting = !self.lasting.is_empty();
