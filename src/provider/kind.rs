@@ -114,9 +114,8 @@ const AUTHOR_HOSTS: &[(&str, ProviderKind)] = &[
 ///
 /// Its errors are what clients of the format expect. An upstream of the author's kind at another host is a gateway.
 pub(super) fn is_author_host(host: &str, format: Format) -> bool {
-    let host = host.to_ascii_lowercase();
-    let known = AUTHOR_HOSTS.iter().find(|(known, _)| *known == host);
-    let kind = known.map_or_else(|| ProviderKind::infer_kind("", &host), |(_, kind)| *kind);
+    let known = AUTHOR_HOSTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(host));
+    let kind = known.map_or_else(|| ProviderKind::infer_kind("", host), |(_, kind)| *kind);
     match format {
         Format::Anthropic => matches!(
             kind,

@@ -72,7 +72,7 @@ impl BodyMends {
     }
 
     /// Returns `true` if some of them change the body, and not only its header.
-    pub(in crate::proxy) fn has_of_body(&self) -> bool {
+    pub(in crate::proxy) fn changes_body(&self) -> bool {
         let mut all = self.lasting.iter().chain(&self.once);
         all.any(|mend| mend.kind != MendKind::DropBeta)
     }

@@ -1,4 +1,4 @@
-//! What servers have taught by refusals, in memory: mends of every body, and blocks that are mended in every body.
+//! Memory of what servers have taught by refusals: mends of every body, and blocks that are mended in every body.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -24,7 +24,7 @@ const TAUGHT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time for which unproven mends are kept.
 const UNPROVEN_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// What servers have taught. The handle is cheap to clone.
+/// Memory of what servers have taught. The handle is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TaughtMemory(Arc<TaughtCaches>);
 

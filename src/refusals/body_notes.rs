@@ -1,4 +1,4 @@
-//! What servers may refuse in a body, by the rows that know it.
+//! Notes about what servers may refuse in a body, by the rows that know it.
 
 use bytes::Bytes;
 

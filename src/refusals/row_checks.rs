@@ -1,4 +1,4 @@
-//! What can be said about an own row by itself.
+//! Checks of an own row by itself.
 
 use super::{
     built_in::table,
@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Bytes of the longest pattern.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Checks a row, of which `earlier` is another one with the same name.
+/// Checks a row. `is_repeated` is `true` if an earlier one has its name.
 pub(super) fn check_row(at: usize, rule: &OwnRule, is_repeated: bool) -> Result<(), RowVerdict> {
     let mend = rule
         .mend

@@ -1,4 +1,4 @@
-//! Why a row does not read a text, for people.
+//! Words for people about how a row matches a text.
 
 use crate::wire::TrialOutcome;
 

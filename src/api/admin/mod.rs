@@ -100,7 +100,7 @@ pub struct AdminState {
     pub sessions: Arc<SessionTable>,
     /// The late results of tool services.
     pub late: LateStore,
-    /// What earlier requests have shown, for what servers have taught.
+    /// The memory of what servers have taught.
     pub recall: RecallStore,
     /// The ledger, for its health check.
     pub ledger: Arc<dyn Ledger>,

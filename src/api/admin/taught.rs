@@ -27,8 +27,9 @@ pub(super) fn list_taught(request: &AdminRequest) -> AdminResponse {
 ))]
 pub(super) async fn forget_taught(request: AdminRequest) -> AdminResponse {
     let parts = &request.parts;
-    parts.telemetry.forget_taught();
     let removed = read_ledger("forget what servers have taught", parts.recall.forget_taught()).await?;
+    // Last: after a failure the list still shows what is to be forgotten.
+    parts.telemetry.forget_taught();
     // A warning, since clients see more refusals for a while.
     tracing::warn!(removed, "an operator had everything forgotten that servers have taught");
     shown(&ForgottenRules { removed })

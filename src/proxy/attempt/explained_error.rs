@@ -24,10 +24,11 @@ pub(super) async fn explain_to_client(attempts: &mut Attempts<'_>, answer: &mut 
     if answer.status().is_success() {
         return;
     }
-    let Some((row, meaning)) = answer.meaning() else { return };
+    // First, so that the author's errors are not read for nothing.
     let Some(format) = explained_format(attempts.path, attempts.route, log) else {
         return;
     };
+    let Some((row, meaning)) = answer.meaning() else { return };
     let tool = match meaning {
         ErrorMeaning::Overflow(_) => None,
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::mend::Mend;
 
-/// What precedes the name of a mend that an earlier exchange has taught, in place of the row.
+/// The beginning of a mend's name that an earlier exchange has taught, in place of the row.
 const TAUGHT: &str = "taught:";
 
 /// A mend of the body that was sent last.

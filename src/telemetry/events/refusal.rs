@@ -44,7 +44,7 @@ pub struct UnknownRefusal {
 }
 
 labelled_enum! {
-    /// What becomes of a refusal that a row has read.
+    /// The outcome of a refusal that a row has read.
     pub enum RowOutcome {
         /// The request was resent with a change, and the provider accepted it.
         Mended = "mended",
@@ -72,6 +72,6 @@ labelled_enum! {
 pub struct RowRefusal {
     /// The name of the row.
     pub row: Box<str>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: RowOutcome,
 }

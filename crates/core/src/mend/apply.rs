@@ -193,11 +193,10 @@ impl Mended {
             .into_iter()
             .partition(|candidate| is_guarded(read, candidate, &mend) && !is_refused(candidate));
         self.kept = kept.iter().filter_map(|candidate| candidate.hash).collect();
-        chosen.truncate(match demand.learning {
-            Learning::Block => BLOCKS_MAX,
-            Learning::Once | Learning::Rule => chosen.len(),
-        });
         mend.only_refused = demand.learning == Learning::Block;
+        if mend.only_refused {
+            chosen.truncate(BLOCKS_MAX);
+        }
         // Without its hash, what the user has written newly would stay when the mend is made again.
         let is_remembered = |candidate: &&Candidate| mend.only_refused || is_guarded(read, candidate, &mend);
         let remembered = chosen.iter().filter(is_remembered).take(BLOCKS_MAX);

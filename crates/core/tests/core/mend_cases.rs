@@ -216,7 +216,7 @@ fn a_deep_body_is_read_without_recursion() {
     }
 }
 
-/// What is remembered of a mend is bounded, also where the client has chosen its words.
+/// The memory of a mend is bounded, also where the client has chosen its words.
 #[test]
 fn a_class_that_is_too_long_to_be_remembered_is_not_mended() {
     let none = |_: &[u8; 32]| false;

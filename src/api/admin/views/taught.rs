@@ -46,7 +46,7 @@ struct TaughtRuleView {
     callers: usize,
 }
 
-/// What was forgotten.
+/// The facts that were forgotten.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::api::admin) struct ForgottenRules {
     /// The number of facts: of each caller, upstream and model one, and one for each refused block.

@@ -17,7 +17,7 @@ impl Recovery for WithoutRules {
         // Most bodies follow no rule.
         let history = &exchange.history;
         let sent = &history.base.sent;
-        let follows_rules = sent.learned != LearnedRules::NONE || sent.mends.has_of_body();
+        let follows_rules = sent.learned != LearnedRules::NONE || sent.mends.changes_body();
         follows_rules
             && !history.has_tried(ResendStep::WithoutRules)
             && objection.refusal.is_none()
@@ -30,7 +30,7 @@ impl Recovery for WithoutRules {
         let learned = std::mem::replace(&mut history.base.sent.learned, LearnedRules::NONE);
         let proposal = history.base.plan_resend(context, ResendStep::WithoutRules);
         history.base.sent.learned = learned;
-        let has_mends = history.base.sent.mends.has_of_body();
+        let has_mends = history.base.sent.mends.changes_body();
         let proposal = proposal.filter(|proposal| has_mends || !history.is_last_sent(&proposal.body))?;
         Some(Proposal {
             trial: Some(Trial::WithoutRules),
