@@ -13,7 +13,7 @@ import { HOSTILE } from "./data.mjs";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const CONTRACT = fileURLToPath(new URL("../../src/api/admin/page/contract.d.ts", import.meta.url));
 /** Bytes of the page on the wire, and of all of its files at rest. */
-const WIRE_LIMIT = 73 * 1024;
+const WIRE_LIMIT = 75 * 1024;
 const LIMIT = 200 * 1024;
 
 /** The figure under a heading of the first row. */
