@@ -32,8 +32,8 @@ pub use client_hints::{ClientHints, is_token_count, read_client_hints};
 pub use labels::LABEL_BYTES_MAX;
 pub use turn_mark::{CallEvidence, TurnMark, continues_by_id};
 
-/// The length of a lane's short name, in hex digits.
-const SHORT_LETTERS: usize = 12;
+/// Bytes of a lane's hash that its short name writes, in two hex digits each.
+const SHORT_BYTES: usize = 6;
 
 /// The parts of a request that identify its session.
 #[derive(Clone, Copy, Debug)]
@@ -212,14 +212,12 @@ impl LaneId {
 
     /// Returns the first 12 hex digits of the hash, for logs and the admin page.
     pub fn short_hash(self) -> String {
-        let halves = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-        // With its room at once: an iterator over halves does not know its length.
-        let mut short = String::with_capacity(SHORT_LETTERS);
-        short.extend(
-            halves
-                .take(SHORT_LETTERS)
-                .filter_map(|half| char::from_digit(half.into(), 16)),
-        );
+        let mut short = String::with_capacity(SHORT_BYTES * 2);
+        for byte in self.0.iter().take(SHORT_BYTES) {
+            for half in [byte >> 4, byte & 0xf] {
+                short.push(char::from_digit(half.into(), 16).unwrap_or_default());
+            }
+        }
         short
     }
 }
