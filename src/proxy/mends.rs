@@ -23,9 +23,19 @@ use crate::{
 /// The most blocks that were mended and that no success has proven yet, over all tries of a conversation.
 const BLOCKS_MAX: usize = 512;
 
-/// The mends of one body.
+/// The mends of one body. Most bodies have none, and their exchanges carry a pointer only.
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct BodyMends {
+    /// `None` if there are none.
+    lists: Option<Box<MendLists>>,
+    /// The conversation, for whose next request those are kept that no success proves. Most clients name no session, so a
+    /// guessed one counts too: a wrong guess gets mends that this server has asked the same caller for.
+    lane: Option<LaneId>,
+}
+
+/// The lists of the mends of one body.
+#[derive(Clone, Debug, Default)]
+struct MendLists {
     /// Those for every body of the caller for the model.
     lasting: Vec<Mend>,
     /// Those for this body only.
@@ -38,9 +48,6 @@ pub(in crate::proxy) struct BodyMends {
     is_news: bool,
     /// `true` if a success takes back what was taught before.
     takes_back: bool,
-    /// The conversation, for whose next request those are kept that no success proves. Most clients name no session, so a
-    /// guessed one counts too: a wrong guess gets mends that this server has asked the same caller for.
-    lane: Option<LaneId>,
 }
 
 impl BodyMends {
@@ -52,34 +59,50 @@ impl BodyMends {
         model: Option<&str>,
         lane: Option<LaneId>,
     ) -> Self {
-        let mut mends = Self {
-            lasting: path.facts.taught_mends(scope, model),
-            lane,
-            ..Self::default()
-        };
+        let mut mends = Self { lists: None, lane };
+        let taught = path.facts.taught_mends(scope, model);
         let unproven = |lane: LaneId| path.facts.taught.unproven(|| scope.lane_key(lane.as_bytes(), model));
-        if let Some(unproven) = lane.and_then(unproven) {
+        let unproven = lane.and_then(unproven);
+        if taught.is_empty() && unproven.is_none() {
+            return mends;
+        }
+        let lists = mends.lists_mut();
+        lists.lasting = taught;
+        if let Some(unproven) = unproven {
             for mend in &unproven.mends {
-                mends.add_lasting(mend);
+                lists.add_lasting(mend);
             }
-            mends.is_news |= !unproven.blocks.is_empty();
-            mends.blocks.clone_from(&unproven.blocks);
-            mends.rows.clone_from(&unproven.rows);
+            lists.is_news |= !unproven.blocks.is_empty();
+            lists.blocks.clone_from(&unproven.blocks);
+            lists.rows.clone_from(&unproven.rows);
         }
         // They may have been taught before a switch was turned off.
-        mends.lasting.retain(|mend| path.settings.policy.makes(mend.kind));
+        lists.lasting.retain(|mend| path.settings.policy.makes(mend.kind));
         mends
+    }
+
+    /// Returns no mends, in place of these.
+    pub(in crate::proxy) fn retracted() -> Self {
+        let mut mends = Self::default();
+        mends.lists_mut().takes_back = true;
+        mends
+    }
+
+    /// Returns `true` if there are none, and a success proves nothing.
+    pub(in crate::proxy) const fn is_empty(&self) -> bool {
+        self.lists.is_none()
     }
 
     /// Returns `true` if some of them change the body, and not only its header.
     pub(in crate::proxy) fn changes_body(&self) -> bool {
-        let mut all = self.lasting.iter().chain(&self.once);
+        let lists = self.lists.iter();
+        let mut all = lists.flat_map(|lists| lists.lasting.iter().chain(&lists.once));
         all.any(|mend| mend.kind != MendKind::DropBeta)
     }
 
     /// Returns `true` if a success takes back what was taught before.
-    pub(in crate::proxy) const fn takes_back(&self) -> bool {
-        self.takes_back
+    pub(in crate::proxy) fn takes_back(&self) -> bool {
+        self.lists.as_ref().is_some_and(|lists| lists.takes_back)
     }
 
     /// Returns the conversation of the body, if it is known or guessed.
@@ -87,43 +110,109 @@ impl BodyMends {
         self.lane
     }
 
-    /// Returns those for every body, for as long as no success proves them.
-    pub(in crate::proxy) fn unproven(&self) -> UnprovenMends {
-        UnprovenMends {
-            mends: self.lasting.clone(),
-            blocks: self.blocks.clone(),
-            rows: self.rows.clone(),
-        }
-    }
-
-    /// Returns no mends, in place of these.
-    pub(in crate::proxy) const fn retracted() -> Self {
-        Self {
-            lasting: Vec::new(),
-            once: Vec::new(),
-            blocks: BTreeSet::new(),
-            rows: Vec::new(),
-            is_news: false,
-            takes_back: true,
-            lane: None,
-        }
+    /// Returns those for every body, for as long as no success proves them. `None` if there are none.
+    pub(in crate::proxy) fn unproven(&self) -> Option<UnprovenMends> {
+        let lists = self.lists.as_ref()?;
+        Some(UnprovenMends {
+            mends: lists.lasting.clone(),
+            blocks: lists.blocks.clone(),
+            rows: lists.rows.clone(),
+        })
     }
 
     /// Returns `true` if a block was mended because of a refusal of this exchange.
     pub(in crate::proxy) fn has_block(&self, block: &BlockHash) -> bool {
-        self.blocks.contains(block)
+        self.lists.as_ref().is_some_and(|lists| lists.blocks.contains(block))
     }
 
     /// Adds the demand of a row that a beta is left out of the request's header. Returns `false` if there is no room for it.
     pub(in crate::proxy) fn add_beta(&mut self, beta: &str, row: &str) -> bool {
+        let lists = self.lists_mut();
         Mend::new(MendKind::DropBeta, beta).is_some_and(|mend| {
-            self.note_row(&mend, row);
-            self.add_lasting(&mend)
+            lists.note_row(&mend, row);
+            lists.add_lasting(&mend)
         })
     }
 
     /// Adds what the refusal of a row has demanded. Returns `false` if there is no room for it.
     pub(in crate::proxy) fn add(&mut self, met: &Mended, demand: &Demand) -> bool {
+        self.lists_mut().add(met, demand)
+    }
+
+    /// Returns what the success of a body with these mends proves.
+    pub(in crate::proxy) fn facts(&self, scope: FactScope, model: Option<&str>) -> Vec<KeyedFact> {
+        let lists = self.lists.as_ref();
+        lists.map(|lists| lists.facts(scope, model)).unwrap_or_default()
+    }
+
+    fn lists_mut(&mut self) -> &mut MendLists {
+        self.lists.get_or_insert_default()
+    }
+
+    /// Returns the mends that were made in a body, each with its row.
+    pub(in crate::proxy) fn made_in(&self, mended: &Mended) -> Vec<MadeMend> {
+        let made = mended.made.iter();
+        made.map(|(mend, places)| self.made(mend, *places)).collect()
+    }
+
+    /// Returns the mends that leave betas out of these headers, or that have done so for an earlier send of the request.
+    pub(in crate::proxy) fn made_in_header(&self, headers: &HeaderMap, before: &[MadeMend]) -> Vec<MadeMend> {
+        let was_made = |mend: &Mend| before.iter().any(|made| made.mend == *mend);
+        let made = self
+            .betas()
+            .filter(|mend| has_beta(headers, &mend.word) || was_made(mend));
+        made.map(|mend| self.made(mend, 1)).collect()
+    }
+
+    fn made(&self, mend: &Mend, places: usize) -> MadeMend {
+        let lists = self.lists.as_ref();
+        let row = lists.and_then(|lists| lists.rows.iter().find(|(known, _)| known == mend));
+        MadeMend {
+            mend: mend.clone(),
+            places,
+            row: row.map(|(_, row)| row.clone()),
+            is_lasting: lists.is_some_and(|lists| lists.lasting.contains(mend)),
+        }
+    }
+
+    /// Returns the mends that leave betas out of the request's header.
+    fn betas(&self) -> impl Iterator<Item = &Mend> {
+        let lists = self.lists.iter();
+        let lasting = lists.flat_map(|lists| &lists.lasting);
+        lasting.filter(|mend| mend.kind == MendKind::DropBeta)
+    }
+
+    /// Makes the mends in a planned body. Returns `None` if none fits.
+    pub(in crate::proxy) fn make(
+        &self,
+        planned: &Segments,
+        wire: Wire,
+        path: &DataPath,
+        scope: FactScope,
+    ) -> Option<Mended> {
+        let lists = self.lists.as_ref()?;
+        // Betas are no part of the body, which need not be read for them.
+        let of_body = |mend: &&Mend| mend.kind != MendKind::DropBeta;
+        let mut all: Vec<Mend> = lists
+            .lasting
+            .iter()
+            .chain(&lists.once)
+            .filter(of_body)
+            .cloned()
+            .collect();
+        if all.is_empty() {
+            return None;
+        }
+        // Always in one order, so that later bodies get the same bytes.
+        all.sort();
+        let is_refused = |block: &BlockHash| self.has_block(block) || path.facts.is_refused_block(scope, block);
+        let mended = mend_body(&one_piece(planned), wire, &all, &is_refused).ok()?;
+        (!mended.made.is_empty()).then_some(mended)
+    }
+}
+
+impl MendLists {
+    fn add(&mut self, met: &Mended, demand: &Demand) -> bool {
         let mut has_room = true;
         for (mend, _) in &met.made {
             self.note_row(mend, &demand.row);
@@ -162,8 +251,7 @@ impl BodyMends {
         true
     }
 
-    /// Returns what the success of a body with these mends proves.
-    pub(in crate::proxy) fn facts(&self, scope: FactScope, model: Option<&str>) -> Vec<KeyedFact> {
+    fn facts(&self, scope: FactScope, model: Option<&str>) -> Vec<KeyedFact> {
         // Most bodies prove nothing, and then the key need not be hashed.
         if !self.is_news && !self.takes_back {
             return Vec::new();
@@ -178,57 +266,6 @@ impl BodyMends {
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|block| (scope.block_key(block), LearnedFact::RefusedBlock));
         taught.into_iter().chain(blocks).collect()
-    }
-
-    /// Returns the mends that were made in a body, each with its row.
-    pub(in crate::proxy) fn made_in(&self, mended: &Mended) -> Vec<MadeMend> {
-        let made = mended.made.iter();
-        made.map(|(mend, places)| self.made(mend, *places)).collect()
-    }
-
-    /// Returns the mends that leave betas out of these headers, or that have done so for an earlier send of the request.
-    pub(in crate::proxy) fn made_in_header(&self, headers: &HeaderMap, before: &[MadeMend]) -> Vec<MadeMend> {
-        let was_made = |mend: &Mend| before.iter().any(|made| made.mend == *mend);
-        let made = self
-            .betas()
-            .filter(|mend| has_beta(headers, &mend.word) || was_made(mend));
-        made.map(|mend| self.made(mend, 1)).collect()
-    }
-
-    fn made(&self, mend: &Mend, places: usize) -> MadeMend {
-        let row = self.rows.iter().find(|(known, _)| known == mend);
-        MadeMend {
-            mend: mend.clone(),
-            places,
-            row: row.map(|(_, row)| row.clone()),
-            is_lasting: self.lasting.contains(mend),
-        }
-    }
-
-    /// Returns the mends that leave betas out of the request's header.
-    fn betas(&self) -> impl Iterator<Item = &Mend> {
-        self.lasting.iter().filter(|mend| mend.kind == MendKind::DropBeta)
-    }
-
-    /// Makes the mends in a planned body. Returns `None` if none fits.
-    pub(in crate::proxy) fn make(
-        &self,
-        planned: &Segments,
-        wire: Wire,
-        path: &DataPath,
-        scope: FactScope,
-    ) -> Option<Mended> {
-        // Betas are no part of the body, which need not be read for them.
-        let of_body = |mend: &&Mend| mend.kind != MendKind::DropBeta;
-        let mut all: Vec<Mend> = self.lasting.iter().chain(&self.once).filter(of_body).cloned().collect();
-        if all.is_empty() {
-            return None;
-        }
-        // Always in one order, so that later bodies get the same bytes.
-        all.sort();
-        let is_refused = |block: &BlockHash| self.has_block(block) || path.facts.is_refused_block(scope, block);
-        let mended = mend_body(&one_piece(planned), wire, &all, &is_refused).ok()?;
-        (!mended.made.is_empty()).then_some(mended)
     }
 }
 

@@ -192,8 +192,8 @@ impl BodyPlanner<'_> {
             ..
         } = *read;
         let repaired = catch_read(|| plan.splice(&paired, plain))?;
-        let mut report = std::mem::take(&mut plan.report);
-        let (mends, mended, made) = self.mend(&repaired, &planned.context, &mut report);
+        let (mends, mended, made) = self.mend(&repaired, &planned.context);
+        mends::add_to_report(&made, &mut plan.report);
         if let Some(pins) = &mut pins {
             lookup.count_results(&pins.results.assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
@@ -230,17 +230,12 @@ impl BodyPlanner<'_> {
             scope: before.scope,
         }));
         planned.last_text = texts.last.map(Box::new);
-        Ok(report)
+        Ok(plan.report)
     }
 
     /// Makes the mends that refusals have taught in a repaired body. Returns them with the mended bytes, or `None` if none fits,
     /// and those that were made.
-    fn mend(
-        &self,
-        repaired: &Segments,
-        context: &RequestContext,
-        report: &mut RepairReport,
-    ) -> (BodyMends, Option<Segments>, Vec<MadeMend>) {
+    fn mend(&self, repaired: &Segments, context: &RequestContext) -> (BodyMends, Option<Segments>, Vec<MadeMend>) {
         if self.is_strict {
             return (BodyMends::default(), None, Vec::new());
         }
@@ -251,10 +246,12 @@ impl BodyPlanner<'_> {
         };
         let lane = context.lane.map(|lane| lane.id);
         let mends = BodyMends::known(reader.path, scope, context.model.as_deref(), lane);
+        if mends.is_empty() {
+            return (mends, None, Vec::new());
+        }
         let mended = catch_core_panic(|| mends.make(repaired, reader.wire, reader.path, scope));
         let mut made = mended.as_ref().map(|mended| mends.made_in(mended)).unwrap_or_default();
         made.extend(mends.made_in_header(self.headers, &[]));
-        mends::add_to_report(&made, report);
         let body = mended.map(|mended| Segments::whole(self.count_copy(mended.body)));
         (mends, body, made)
     }

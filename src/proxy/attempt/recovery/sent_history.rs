@@ -70,9 +70,10 @@ impl SentHistory {
     pub(super) fn keep_unproven(&self, path: &DataPath, last: Option<&Refusal>) {
         let is_news = !self.met.is_empty() && last.is_some_and(|refusal| !self.met.contains(refusal));
         let (sent, scope) = (&self.base.sent, self.base.fact_scope());
-        if let Some(lane) = sent.mends.lane().filter(|_| is_news) {
+        let mends = sent.mends.unproven().filter(|_| is_news);
+        if let (Some(lane), Some(mends)) = (sent.mends.lane(), mends) {
             let lane = scope.lane_key(lane.as_bytes(), sent.model.as_deref());
-            path.facts.taught.keep_unproven(lane, sent.mends.unproven());
+            path.facts.taught.keep_unproven(lane, mends);
         }
     }
 
