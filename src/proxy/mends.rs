@@ -193,13 +193,8 @@ impl BodyMends {
         let lists = self.lists.as_ref()?;
         // Betas are no part of the body, which need not be read for them.
         let of_body = |mend: &&Mend| mend.kind != MendKind::DropBeta;
-        let mut all: Vec<Mend> = lists
-            .lasting
-            .iter()
-            .chain(&lists.once)
-            .filter(of_body)
-            .cloned()
-            .collect();
+        let known = lists.lasting.iter().chain(&lists.once);
+        let mut all: Vec<Mend> = known.filter(of_body).cloned().collect();
         if all.is_empty() {
             return None;
         }

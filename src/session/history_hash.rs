@@ -6,7 +6,7 @@
 
 use super::SessionRequest;
 use crate::{
-    conversation::BodyField,
+    conversation::{BodyField, Outline},
     digest::Digest,
     splice::Span,
     wire::json::{Json, JsonKind},
@@ -24,7 +24,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// `None` if the body has no user message.
 pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
     let (json, outline) = (Json::new(request.body), request.outline);
-    let first = first_text(json, outline.first_user?);
+    let first = request.first_text?;
     let model = outline.field(BodyField::Model).map(|model| json.decode_string(model));
     let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
     let mut hash = Digest::new_unkeyed();
@@ -51,10 +51,16 @@ fn model_family(model: &[u8]) -> &[u8] {
     family.strip_suffix(b"-").unwrap_or(family)
 }
 
+/// Returns the span of the user's first text in a body. `None` if the body has no user message.
+pub fn first_text(body: &[u8], outline: &Outline) -> Option<Span> {
+    let message = outline.first_user?;
+    Some(text_of(Json::new(body), message))
+}
+
 /// Returns the span of a message's first text.
 ///
 /// Clients change the rest during a session: cache markers, and a string that becomes a list of one block.
-pub(super) fn first_text(json: Json<'_>, message: Span) -> Span {
+fn text_of(json: Json<'_>, message: Span) -> Span {
     if message.len() > MESSAGE_BYTES_MAX {
         return message;
     }

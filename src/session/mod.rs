@@ -20,6 +20,7 @@ use crate::{
     conversation::{BodyField, Outline},
     digest::{Digest, HashTexts as _},
     digest_cache::OneDigest,
+    splice::Span,
     wire::{
         Format,
         json::{Json, JsonKind},
@@ -29,6 +30,7 @@ use crate::{
 pub use body_user::body_user;
 pub use client_headers::ClientHeaders;
 pub use client_hints::{ClientHints, is_token_count, read_client_hints};
+pub use history_hash::first_text;
 pub use labels::LABEL_BYTES_MAX;
 pub use turn_mark::{CallEvidence, TurnMark, continues_by_id};
 
@@ -48,6 +50,8 @@ pub struct SessionRequest<'r> {
     pub body: &'r [u8],
     /// The outline of the body.
     pub outline: &'r Outline,
+    /// The span of the user's first text. `None` if there is none.
+    pub first_text: Option<Span>,
     /// The model, if the path names it.
     pub path_model: Option<&'r str>,
 }

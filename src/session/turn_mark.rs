@@ -7,7 +7,6 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use super::history_hash::first_text;
 use crate::{
     conversation::{BodyField, Outline},
     digest::Digest,
@@ -48,10 +47,9 @@ pub struct TurnMark {
 }
 
 impl TurnMark {
-    /// Returns the marks of a request.
-    pub fn of_request(body: &[u8], outline: &Outline) -> Self {
+    /// Returns the marks of a request whose user's first text is at this span.
+    pub fn of_request(body: &[u8], outline: &Outline, first_text: Option<Span>) -> Self {
         let json = Json::new(body);
-        let first = outline.first_user.map(|first| first_text(json, first));
         Self {
             messages: outline.messages,
             assistant_end: outline.assistant_end,
@@ -60,7 +58,7 @@ impl TurnMark {
                 .field(BodyField::ToolChoice)
                 .is_some_and(|choice| is_choice_forced(json, choice)),
             continues_by_id: continues_by_id(outline),
-            beginning: text_hash(json, first),
+            beginning: text_hash(json, first_text),
             instructions: text_hash(json, outline.system),
         }
     }

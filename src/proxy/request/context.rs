@@ -28,6 +28,7 @@ use crate::{
     server::budget::BudgetClient,
     session::{self, ClientHeaders, ClientHints, Lane, SessionRequest, TurnMark},
     session_table::{EnteredLane, LaneNames, LaneRequest},
+    splice::Span,
     wire::{Format, json::Json},
 };
 
@@ -164,14 +165,15 @@ impl ContextBuilder<'_> {
         let headers = ClientHeaders::read(self.headers);
         let hints = session::read_client_hints(&headers, path);
         let is_compaction = hints.is_compaction || outline.compaction;
+        let first_text = session::first_text(body, outline);
         let request = LaneRequest {
             outline,
-            mark: TurnMark::of_request(body, outline),
+            mark: TurnMark::of_request(body, outline, first_text),
             // A count or a compaction reads the history, but is not the conversation's next request.
             may_be_turn: !is_compaction && !session::is_token_count(path),
             is_compacted: hints.is_compacted,
         };
-        let evidence = self.session_evidence(body, outline, &headers);
+        let evidence = self.session_evidence((body, outline), first_text, &headers);
         let evidence = evidence.as_ref();
         let model = named_model(self.route, body, outline);
         log.record_model(model.as_deref());
@@ -258,8 +260,8 @@ impl ContextBuilder<'_> {
     /// Returns what the request shows of its session. `None` if its body was not read.
     fn session_evidence<'r>(
         &'r self,
-        body: &'r [u8],
-        outline: &'r Outline,
+        (body, outline): (&'r [u8], &'r Outline),
+        first_text: Option<Span>,
         headers: &ClientHeaders<'r>,
     ) -> Option<SessionRequest<'r>> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
@@ -270,6 +272,7 @@ impl ContextBuilder<'_> {
             headers: *headers,
             body,
             outline,
+            first_text,
             path_model: self.route.model_name(),
         })
     }

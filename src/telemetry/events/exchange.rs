@@ -102,13 +102,16 @@ impl ExchangeEnded {
     /// Returns the names of the rows because of which the body has mends, each once, with commas between them. `None` if
     /// it has no mends.
     pub fn rules(&self) -> Option<String> {
+        if self.mends.is_empty() {
+            return None;
+        }
         let mut names: Vec<Cow<'_, str>> = Vec::new();
         for name in self.mends.iter().map(MadeMend::rule) {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
-        (!names.is_empty()).then(|| names.join(", "))
+        Some(names.join(", "))
     }
 
     /// Records a refusal that a row has read, and what became of it.

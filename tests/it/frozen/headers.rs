@@ -7,7 +7,7 @@ use antiphon::{
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
     proxy::guess_shape,
     repair::{Mode, parse},
-    session::{ClientHeaders, SessionRequest, find_lane, read_client_hints},
+    session::{ClientHeaders, SessionRequest, find_lane, first_text, read_client_hints},
     wire::ErrorShape,
     wire::{Format, Wire},
 };
@@ -38,6 +38,7 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
         headers: ClientHeaders::read(&headers),
         body: ASK.as_bytes(),
         outline: &outline,
+        first_text: first_text(ASK.as_bytes(), &outline),
         path_model: None,
     };
     let source = find_lane(&asked, |_, _| None).map_or("none", |lane| lane.source.label());

@@ -32,6 +32,7 @@ fn lane() -> LaneId {
         headers: antiphon::session::ClientHeaders::read(&headers),
         body: b"",
         outline: &Outline::default(),
+        first_text: None,
         path_model: None,
     };
     let lane = antiphon::session::find_lane(&asked, |_, _| None).unwrap();

@@ -36,6 +36,7 @@ fn called(name: &str) -> Lane {
         headers: ClientHeaders::read(&headers),
         body: b"",
         outline: &Outline::default(),
+        first_text: None,
         path_model: None,
     };
     find_lane(&asked, |_, _| None).unwrap()

@@ -12,7 +12,7 @@ use antiphon::{
     repair::parse,
     session::{
         ClientHeaders, Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, TurnMark, find_lane,
-        session_hash,
+        first_text, session_hash,
     },
     session_table::{
         AnswerEnd, AnsweredRequest, CallLimits, ClosedCalls, DetachReason, LaneNames, LaneRequest, LaneView,
@@ -66,6 +66,7 @@ impl Request {
             headers: ClientHeaders::read(&self.headers),
             body: self.body.as_bytes(),
             outline: &self.outline,
+            first_text: first_text(self.body.as_bytes(), &self.outline),
             path_model: None,
         }
     }
@@ -431,7 +432,7 @@ pub(super) fn note_request(table: &SessionTable, lane: LaneId, outline: &Outline
 pub(super) fn request(outline: &Outline, may_be_turn: bool) -> LaneRequest<'_> {
     LaneRequest {
         outline,
-        mark: TurnMark::of_request(b"", outline),
+        mark: TurnMark::of_request(b"", outline, None),
         may_be_turn,
         is_compacted: false,
     }
@@ -441,7 +442,7 @@ pub(super) fn request(outline: &Outline, may_be_turn: bool) -> LaneRequest<'_> {
 pub(super) fn asked(lane: Lane, messages: usize) -> AnsweredRequest {
     AnsweredRequest {
         lane,
-        mark: TurnMark::of_request(b"", &shows(messages, &[], &[])),
+        mark: TurnMark::of_request(b"", &shows(messages, &[], &[]), None),
     }
 }
 
