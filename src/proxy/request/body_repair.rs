@@ -444,7 +444,8 @@ impl BodyRepair<'_> {
     fn log_repair(&self, report: RepairReport, before: Bytes, sent: Option<&SentBody>, log: &mut ExchangeLog) {
         log.event.unreadable = report.unread;
         log.repair_header = Some(super::actions_header(&report));
-        log.event.mends = sent.map(|sent| sent.made.clone()).unwrap_or_default();
+        let made = sent.map(|sent| &*sent.made).unwrap_or_default();
+        made.clone_into(&mut log.event.mends);
         if !report.actions.is_empty() {
             log.queue_structure(&report, self.wire, before, sent.map(|sent| sent.body.clone()));
         }
