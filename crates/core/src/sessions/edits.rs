@@ -46,8 +46,8 @@ pub enum EditFault {
         /// The end of the file, and of what is appended.
         end: u64,
     },
-    /// It overwrites a line feed between appended records.
-    #[error("an edit at byte {at} joins two appended records")]
+    /// It overwrites a line feed before an appended record, or makes one that was appended needless.
+    #[error("an edit at byte {at} changes the line feeds between appended records")]
     JoinsRecords {
         /// Offset of its first byte.
         at: u64,
@@ -92,6 +92,14 @@ impl Patch {
         }
     }
 
+    /// Returns one of the new bytes. `None` beyond the last.
+    fn byte_at(&self, place: u64) -> Option<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.get(to_index(place)).copied(),
+            Self::Spaces(len) => (place < *len).then_some(b' '),
+        }
+    }
+
     /// Returns the part that begins at `from`.
     fn part(&self, from: u64) -> PatchPart<'_> {
         match self {
@@ -117,8 +125,8 @@ pub struct EditedFile<F> {
     tail: Vec<u8>,
     /// The records in it.
     records: Vec<Range<usize>>,
-    /// `true` if the file has bytes, and the last one is no line feed.
-    lacks_line_end: bool,
+    /// The last byte of the file itself. `None` if it has none.
+    last: Option<u8>,
 }
 
 impl<F: Read + Seek> EditedFile<F> {
@@ -129,10 +137,12 @@ impl<F: Read + Seek> EditedFile<F> {
     /// Those of `file`.
     pub fn new(mut file: F) -> io::Result<Self> {
         let len = file.seek(SeekFrom::End(0))?;
-        let mut last = [b'\n'];
+        let mut last = None;
         if let Some(at) = len.checked_sub(1) {
+            let mut byte = [0];
             file.seek(SeekFrom::Start(at))?;
-            file.read_exact(&mut last)?;
+            file.read_exact(&mut byte)?;
+            last = byte.first().copied();
         }
         Ok(Self {
             file,
@@ -142,7 +152,7 @@ impl<F: Read + Seek> EditedFile<F> {
             patches: BTreeMap::new(),
             tail: Vec::new(),
             records: Vec::new(),
-            lacks_line_end: last != *b"\n",
+            last,
         })
     }
 
@@ -201,7 +211,7 @@ impl<F> EditedFile<F> {
         if record.is_empty() || memchr::memchr(b'\n', record).is_some() {
             return Err(EditFault::NoRecord);
         }
-        if self.tail.is_empty() && self.lacks_line_end {
+        if self.tail.is_empty() && !self.ends_line() {
             self.tail.push(b'\n');
         }
         let start = self.tail.len();
@@ -217,6 +227,12 @@ impl<F> EditedFile<F> {
             return Err(EditFault::BeyondEnd { at, len, end });
         }
         let (in_file, in_tail) = patch.split_at(self.len.saturating_sub(at));
+        // The first appended record has a line feed before it if the file has none.
+        let last = self.len.checked_sub(1).and_then(|last| last.checked_sub(at));
+        let last = last.and_then(|last| in_file.byte_at(last));
+        if !self.tail.is_empty() && last.is_some_and(|last| (last == b'\n') != self.ends_line()) {
+            return Err(EditFault::JoinsRecords { at });
+        }
         if in_tail.len() > 0 {
             self.overwrite_tail(at.max(self.len), &in_tail)?;
         }
@@ -227,6 +243,16 @@ impl<F> EditedFile<F> {
             return Err(EditFault::TooMany);
         }
         Ok(())
+    }
+
+    /// Returns `true` if the file is empty, or ends with a line feed after the edits so far.
+    fn ends_line(&self) -> bool {
+        let Some(last) = self.len.checked_sub(1) else {
+            return true;
+        };
+        let patched = self.patches.range(..=last).next_back();
+        let patched = patched.and_then(|(&at, patch)| patch.byte_at(last.saturating_sub(at)));
+        patched.or(self.last) == Some(b'\n')
     }
 
     /// Overwrites bytes of one appended record.
@@ -249,7 +275,11 @@ impl<F> EditedFile<F> {
     fn add_patch(&mut self, mut at: u64, mut patch: Patch) {
         let end = at.saturating_add(patch.len());
         // An earlier patch begins before this one and reaches into it.
-        let before = self.patches.range(..at).next_back().map(|(&start, patch)| (start, patch.len()));
+        let before = self
+            .patches
+            .range(..at)
+            .next_back()
+            .map(|(&start, patch)| (start, patch.len()));
         if let Some((start, len)) = before
             && start.saturating_add(len) > at
             && let Some(old) = self.patches.remove(&start)
@@ -267,7 +297,11 @@ impl<F> EditedFile<F> {
             }
         }
         // Patches of one kind that touch each other become one.
-        let before = self.patches.range(..at).next_back().map(|(&start, patch)| (start, patch.len()));
+        let before = self
+            .patches
+            .range(..at)
+            .next_back()
+            .map(|(&start, patch)| (start, patch.len()));
         if let Some((start, len)) = before
             && start.saturating_add(len) == at
         {
@@ -355,4 +389,166 @@ fn patch_bytes(bytes: &mut [u8], part: &PatchPart<'_>) {
 /// Returns a number of bytes in memory. A larger one is that of no buffer.
 fn to_index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::sessions::seed;
+
+    /// A file in memory, edited at once.
+    struct Model {
+        bytes: Vec<u8>,
+        len: usize,
+        records: Vec<Range<usize>>,
+    }
+
+    impl Model {
+        fn apply(&mut self, edit: &SessionEdit) -> bool {
+            let (at, new) = match edit {
+                SessionEdit::Overwrite { at, new } => (*at, new.clone()),
+                SessionEdit::Blank { at, len } => (*at, vec![b' '; usize::try_from(*len).unwrap()]),
+                SessionEdit::Append { record } => {
+                    if record.is_empty() || record.contains(&b'\n') {
+                        return false;
+                    }
+                    if self.records.is_empty() && self.bytes.last().is_some_and(|last| *last != b'\n') {
+                        self.bytes.push(b'\n');
+                    }
+                    self.records.push(self.bytes.len()..self.bytes.len() + record.len());
+                    self.bytes.extend([record.as_slice(), b"\n"].concat());
+                    return true;
+                }
+            };
+            let Ok(start) = usize::try_from(at) else { return false };
+            let Some(end) = start.checked_add(new.len()).filter(|end| *end <= self.bytes.len()) else {
+                return false;
+            };
+            if new.is_empty() {
+                return true;
+            }
+            let (first, feed) = (start.max(self.len), new.contains(&b'\n'));
+            let fits = |range: &Range<usize>| range.start <= first && end <= range.end;
+            if end > self.len && (!self.records.iter().any(fits) || feed) {
+                return false;
+            }
+            let is_last = self.len > 0 && (start..end).contains(&(self.len - 1));
+            let (last, is_feed) = (self.len.saturating_sub(1), |byte: Option<&u8>| byte == Some(&b'\n'));
+            let new_last = new.get(last.saturating_sub(start));
+            if is_last && !self.records.is_empty() && is_feed(new_last) != is_feed(self.bytes.get(last)) {
+                return false;
+            }
+            self.bytes.splice(start..end, new);
+            true
+        }
+    }
+
+    /// Random numbers that go the same way for a seed.
+    struct EditDice(u64);
+
+    impl EditDice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
+        }
+
+        fn edit(&mut self, len: usize) -> SessionEdit {
+            let at = (self.roll(len + 3) as u64).saturating_sub(1);
+            match self.roll(8) {
+                0 => SessionEdit::Append {
+                    record: b"{\"ab\":12}"[..self.roll(10)].to_vec(),
+                },
+                1 => SessionEdit::Append {
+                    record: b"a\nb".to_vec(),
+                },
+                2..5 => SessionEdit::Blank {
+                    at,
+                    len: self.roll(9) as u64,
+                },
+                _ => SessionEdit::Overwrite {
+                    at,
+                    new: b"XYZ\nUVW"[..self.roll(8)].to_vec(),
+                },
+            }
+        }
+    }
+
+    fn read_all(edited: &mut EditedFile<Cursor<Vec<u8>>>) -> Vec<u8> {
+        let mut all = Vec::new();
+        edited.rewind().unwrap();
+        edited.read_to_end(&mut all).unwrap();
+        all
+    }
+
+    #[test]
+    fn an_edited_file_reads_as_if_it_was_written() {
+        let seed = seed::seed();
+        println!("SEED={seed}");
+        let mut dice = EditDice(seed);
+        for round in 0..2_000 {
+            let mut bytes: Vec<u8> = (0..dice.roll(40)).map(|_| b"abc\n"[dice.roll(4)]).collect();
+            let original = bytes.clone();
+            let mut edited = EditedFile::new(Cursor::new(original.clone())).unwrap();
+            let (len, records) = (bytes.len(), Vec::new());
+            let mut model = Model { bytes, len, records };
+            for _ in 0..dice.roll(12) {
+                let edit = dice.edit(model.bytes.len());
+                let before = model.bytes.clone();
+                let is_added = edited.add_edit(edit.clone()).is_ok();
+                assert_eq!(is_added, model.apply(&edit), "{round}: {edit:?}");
+                if !is_added {
+                    model.bytes = before;
+                }
+            }
+            bytes = model.bytes;
+            assert_eq!(read_all(&mut edited), bytes, "{round}");
+            assert_eq!(edited.edited_len(), bytes.len() as u64, "{round}");
+            assert_eq!(edited.appended_bytes(), &bytes[len..], "{round}");
+            // Any part of it reads alike.
+            let start = dice.roll(bytes.len() + 1);
+            let mut part = vec![0; dice.roll(bytes.len() - start + 1)];
+            edited.seek(SeekFrom::Start(start as u64)).unwrap();
+            edited.read_exact(&mut part).unwrap();
+            assert_eq!(part, bytes[start..start + part.len()], "{round}");
+            let end = edited.seek(SeekFrom::End(0)).unwrap();
+            assert_eq!((end, edited.read(&mut [0]).unwrap()), (bytes.len() as u64, 0));
+            // The merged edits are disjoint, within the file, and the same file.
+            let merged = edited.merged_edits();
+            let mut again = EditedFile::with_edits(Cursor::new(original), &merged).unwrap();
+            assert_eq!(read_all(&mut again), bytes, "{round}: {merged:?}");
+            let mut passed = 0;
+            for edit in &merged {
+                let (at, bytes) = match edit {
+                    SessionEdit::Overwrite { at, new } => (*at, new.len() as u64),
+                    SessionEdit::Blank { at, len } => (*at, *len),
+                    SessionEdit::Append { .. } => (len as u64, 0),
+                };
+                assert!(at >= passed && at + bytes <= len as u64, "{round}: {merged:?}");
+                passed = at + bytes;
+            }
+        }
+    }
+
+    #[test]
+    fn places_before_the_file_and_shorter_files_are_faults() {
+        let mut edited = EditedFile::new(Cursor::new(b"abc".to_vec())).unwrap();
+        assert!(edited.seek(SeekFrom::Current(-1)).is_err());
+        assert_eq!(edited.seek(SeekFrom::End(-1)).unwrap(), 2);
+        assert_eq!(
+            edited.add_edit(SessionEdit::Blank { at: 2, len: u64::MAX }),
+            Err(EditFault::BeyondEnd {
+                at: 2,
+                len: u64::MAX,
+                end: 3
+            })
+        );
+        edited.file.get_mut().truncate(1);
+        let read = edited.read(&mut [0; 9]).map_err(|error| error.kind());
+        assert_eq!(read, Err(ErrorKind::UnexpectedEof));
+    }
 }

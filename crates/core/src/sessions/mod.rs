@@ -24,6 +24,11 @@ mod splices;
 mod claude_code;
 mod codex;
 
+#[cfg(test)]
+#[path = "../../../../tests/support/seed.rs"]
+#[expect(dead_code, unreachable_pub, reason = "the tests of other rooms use more of it")]
+mod seed;
+
 pub use client::{ClientVersion, SessionClient};
 pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};

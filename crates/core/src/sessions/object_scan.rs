@@ -73,7 +73,11 @@ impl ObjectScan {
 
     /// Scans on. `text` begins with the bytes of the scan so far.
     pub(super) fn run(&mut self, text: &[u8]) -> ScanEnd {
-        while let Some(&byte) = text.get(self.at) {
+        loop {
+            if let Place::String { .. } = self.place {
+                self.pass_letters(text.get(self.at..).unwrap_or_default());
+            }
+            let Some(&byte) = text.get(self.at) else { break };
             work::count(1);
             if byte < b' ' && self.is_control(byte) {
                 self.controls = self.controls.saturating_add(1);
@@ -97,11 +101,21 @@ impl ObjectScan {
         }
     }
 
+    /// Passes the bytes of a string up to a quote or backslash.
+    fn pass_letters(&mut self, text: &[u8]) {
+        let len = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
+        let letters = text.get(..len).unwrap_or_default();
+        work::count_bytes(len);
+        let controls = letters.iter().filter(|byte| **byte < b' ').count();
+        self.controls = self.controls.saturating_add(controls);
+        self.at = self.at.saturating_add(len);
+    }
+
     /// Returns `true` for a control character that is a fault at this place, but not for one after a backslash.
     const fn is_control(&self, byte: u8) -> bool {
         match self.place {
-            Place::String { .. } => true,
-            Place::Escape { .. } => false,
+            // Those of a string are passed with its letters.
+            Place::String { .. } | Place::Escape { .. } => false,
             _ => !matches!(byte, b'\t' | b'\n' | b'\r'),
         }
     }

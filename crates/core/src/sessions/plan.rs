@@ -163,3 +163,387 @@ const fn layer_of(code: SessionCode) -> DamageLayer {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::sessions::{
+        log::{LogFacts, SessionFile, SessionLog},
+        marks::find_origin,
+        records::{Record, read_records},
+        seed,
+    };
+
+    /// A log that counts messages, and knows no links.
+    #[derive(Debug, Default)]
+    struct CountingLog(LogFacts);
+
+    impl SessionLog for CountingLog {
+        fn add(&mut self, record: &Record<'_>) {
+            self.0.messages += 1;
+            self.0.reachable += u64::from(!record.is_skipped);
+        }
+
+        fn finish(self: Box<Self>) -> LogFacts {
+            self.0
+        }
+    }
+
+    /// A log whose finding is never mended.
+    #[derive(Debug, Default)]
+    struct StubbornLog(LogFacts);
+
+    impl SessionLog for StubbornLog {
+        fn add(&mut self, record: &Record<'_>) {
+            self.0.messages += 1;
+            self.0.findings.push(SessionFinding {
+                code: SessionCode::Damage(Damage::LostParent),
+                line: record.line,
+                byte: record.byte,
+                len: 1,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::InPlace,
+            });
+        }
+
+        fn finish(self: Box<Self>) -> LogFacts {
+            self.0
+        }
+    }
+
+    /// A log that says that more is sent of a damaged file.
+    #[derive(Debug, Default)]
+    struct ShrinkingLog(LogFacts);
+
+    impl SessionLog for ShrinkingLog {
+        fn add(&mut self, record: &Record<'_>) {
+            self.0.messages += 1;
+            self.0.reachable += 1 + u64::from(record.is_skipped);
+        }
+
+        fn finish(self: Box<Self>) -> LogFacts {
+            self.0
+        }
+    }
+
+    fn no_edits(_: &SessionFinding, _: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+        Ok(Vec::new())
+    }
+
+    fn unfit_edits(finding: &SessionFinding, _: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+        let (at, len) = (finding.byte, 1 << 40);
+        Ok(vec![SessionEdit::Blank { at, len }])
+    }
+
+    const COUNTING: &[LogRow] = &[
+        LogRow {
+            client: SessionClient::ClaudeCode,
+            new_log: || Box::new(CountingLog::default()),
+            plan_edits: no_edits,
+        },
+        LogRow {
+            client: SessionClient::Codex,
+            new_log: || Box::new(CountingLog::default()),
+            plan_edits: no_edits,
+        },
+    ];
+
+    fn message(id: usize, text: &str) -> String {
+        format!(r#"{{"type":"user","uuid":"u{id}","sessionId":"s","message":{{"role":"user","content":"{text}"}}}}"#)
+    }
+
+    fn item(id: usize) -> String {
+        format!(r#"{{"timestamp":"t","ordinal":{id},"type":"response_item","payload":{{"type":"message"}}}}"#)
+    }
+
+    fn apply_edits(text: &[u8], edits: &[SessionEdit]) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut edited = EditedFile::with_edits(Cursor::new(text), edits).unwrap();
+        edited.read_to_end(&mut all).unwrap();
+        all
+    }
+
+    fn plan_text(text: &[u8]) -> Result<Vec<SessionEdit>, String> {
+        plan_with(COUNTING, &mut Cursor::new(text)).map_err(|error| error.to_string())
+    }
+
+    fn spaces(bytes: &str) -> String {
+        " ".repeat(bytes.len())
+    }
+
+    /// Name, file, and the same file after its plan.
+    fn mended_rows() -> Vec<(&'static str, Vec<u8>, String)> {
+        let [a, b, c, x] = [1, 2, 3, 4].map(|id| message(id, "x"));
+        let torn = message(9, "lost").replace("lost\"}}", "lo");
+        let text = |text: String| text.into_bytes();
+        let (open, rest) = (r#"{"type":"user","uuid":"n","x":"a"#, "b\"}");
+        vec![
+            ("sound", text(format!("{a}\n{b}")), format!("{a}\n{b}")),
+            (
+                "a splice",
+                text(format!("{a}\n{torn}{b}\n")),
+                format!("{a}\n{}{b}\n", spaces(&torn)),
+            ),
+            (
+                "a torn end",
+                text(format!("{a}\n{torn}")),
+                format!("{a}\n{}", spaces(&torn)),
+            ),
+            (
+                "three on a line",
+                text(format!("{a}{b}{c}\n{x}\n")),
+                format!("{a}\n{}{c}\n{x}\n{b}\n", " ".repeat(b.len() - 1)),
+            ),
+            (
+                "two on the last line",
+                text(format!("{a}{b}")),
+                format!("{a}{}\n{b}\n", spaces(&b)),
+            ),
+            (
+                "two with NUL between them",
+                text(format!("{a}\0\0{b}\n{c}\n")),
+                format!("{a}\n {b}\n{c}\n"),
+            ),
+            (
+                "two with a fragment between them",
+                text(format!("{a}{torn}{b}\n")),
+                format!("{a}\n{}{b}\n", " ".repeat(torn.len() - 1)),
+            ),
+            (
+                "one twice on a line",
+                text(format!("{a}{a}\n{b}\n")),
+                format!("{a}{}\n{b}\n", spaces(&a)),
+            ),
+            (
+                "joined, and written again",
+                text(format!("{a}{b}\n{b}\n")),
+                format!("{a}{}\n{b}\n", spaces(&b)),
+            ),
+            (
+                "one twice",
+                text(format!("{a}\n{b}\n{a}\n")),
+                format!("{a}\n{b}\n{}\n", spaces(&a)),
+            ),
+            ("a mark", text(format!("\u{feff}{a}\n")), format!("   {a}\n")),
+            (
+                "a line feed in a text",
+                text(format!("{a}\n{open}\n\t{rest}\n")),
+                format!("{a}\n{open}  {rest}\n"),
+            ),
+            (
+                "a line feed in a text, and a record behind it",
+                text(format!("{open}\n{rest}{a}\n")),
+                format!("{open} {rest}{}\n{a}\n", spaces(&a)),
+            ),
+            (
+                "half of a character",
+                text(format!("{a}\n{}\n", message(5, r"\ud83d \ud83d\ude00 \uDE00"))),
+                format!("{a}\n{}\n", message(5, r"\ufffd \ud83d\ude00 \ufffd")),
+            ),
+            (
+                "no UTF-8",
+                [a.as_bytes(), b"\n{\"x\":\"\xff-\xe2\x82\"}\n"].concat(),
+                format!("{a}\n{{\"x\":\"?-??\"}}\n"),
+            ),
+            (
+                "Codex: two with a space between them",
+                text(format!("{} {}\n", item(1), item(2))),
+                format!("{}\n{}\n", item(1), item(2)),
+            ),
+            (
+                "Codex: two without a byte between them stay",
+                text(format!("{}{}\n{torn}\n", item(1), item(2))),
+                format!("{}{}\n{}\n", item(1), item(2), spaces(&torn)),
+            ),
+        ]
+    }
+
+    #[test]
+    fn damage_of_lines_is_mended_without_moving_a_byte() {
+        for (name, text, wanted) in mended_rows() {
+            let edits = plan_text(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mended = apply_edits(&text, &edits);
+            assert_eq!(String::from_utf8_lossy(&mended), wanted, "{name}");
+            assert_eq!(plan_text(&mended), Ok(Vec::new()), "{name}: a second plan");
+        }
+    }
+
+    #[test]
+    fn plans_that_do_not_help_are_refused() {
+        let row = |new_log: fn() -> Box<dyn SessionLog>, plan_edits| LogRow {
+            client: SessionClient::ClaudeCode,
+            new_log,
+            plan_edits,
+        };
+        let (a, b) = (message(1, "x"), message(2, "y"));
+        let refusal = |row: LogRow, text: &str| {
+            let rows: &'static [LogRow] = Box::leak(Box::new([row]));
+            let error = plan_with(rows, &mut Cursor::new(text)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+            error.get_ref().unwrap().downcast_ref::<FixRefused>().copied().unwrap()
+        };
+        let code = SessionCode::Damage(Damage::LostParent);
+        let stubborn = row(|| Box::new(StubbornLog::default()), no_edits);
+        assert_eq!(refusal(stubborn, &a), FixRefused::Remains { code, line: 1 });
+        let unfit = row(|| Box::new(StubbornLog::default()), unfit_edits);
+        let fault = EditFault::BeyondEnd {
+            at: 0,
+            len: 1 << 40,
+            end: a.len() as u64,
+        };
+        assert_eq!(refusal(unfit, &a), FixRefused::Unfit { code, line: 1, fault });
+        let shrinking = row(|| Box::new(ShrinkingLog::default()), no_edits);
+        let wanted = FixRefused::SendsLess { before: 4, after: 2 };
+        assert_eq!(refusal(shrinking, &format!("{a} {b}\n")), wanted);
+        assert_eq!(refusal(shrinking, "{}\n"), FixRefused::NotRead(NotRead::UnknownClient));
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
+        }
+    }
+
+    /// A line of a damaged file.
+    struct DamagedLine {
+        bytes: Vec<u8>,
+        is_touched: bool,
+    }
+
+    /// Returns the lines of a file with some damage, and its records before that.
+    fn damaged_file(dice: &mut Dice) -> (Vec<DamagedLine>, Vec<String>) {
+        const TEXTS: [&str; 5] = [
+            "x",
+            "a b c d",
+            r"\u001b[0m \ud83d\ude00 \\",
+            r#"{\"a\":[1,{}]}"#,
+            "é\u{2028}漢",
+        ];
+        let records: Vec<String> = (0..2 + dice.roll(12))
+            .map(|id| message(id, TEXTS[dice.roll(5)]))
+            .collect();
+        let line = |record: &String| DamagedLine {
+            bytes: format!("{record}\n").into_bytes(),
+            is_touched: false,
+        };
+        let mut lines: Vec<DamagedLine> = records.iter().map(line).collect();
+        for _ in 0..dice.roll(6) {
+            let at = dice.roll(lines.len());
+            let copy = lines[at].bytes.clone();
+            let place = dice.roll(copy.len());
+            let (kind, len) = (dice.roll(9), 1 + dice.roll(40));
+            let bytes = &mut lines[at].bytes;
+            match kind {
+                // A record is cut off, or its line feed is lost: the next line is touched too.
+                0 => bytes.truncate(place),
+                1 => drop(bytes.pop()),
+                // Cut off, with a line feed.
+                2 => drop(bytes.drain(place..copy.len() - 1)),
+                3 => drop(bytes.splice(place..place, vec![0; len])),
+                4 => bytes[place] = [0xff, b'\n', b'\t', b'"', b'{', b'}', 0xc3][dice.roll(7)],
+                5 => drop(bytes.splice(0..0, vec![0; len])),
+                6 => drop(bytes.splice(0..0, copy[..place].to_vec())),
+                7 => bytes.extend(copy),
+                _ => drop(bytes.splice(0..0, *b"junk\n")),
+            }
+            lines[at].is_touched = true;
+            if lines[at].bytes.last() != Some(&b'\n')
+                && let Some(next) = lines.get_mut(at + 1)
+            {
+                next.is_touched = true;
+            }
+        }
+        (lines, records)
+    }
+
+    /// Checks one damaged file, its plan, and the file after it.
+    fn check_file(lines: &[DamagedLine], records: &[String], name: &str) {
+        let text = lines.iter().flat_map(|line| line.bytes.clone()).collect::<Vec<u8>>();
+        let mut given = Vec::new();
+        let file = read_records(Cursor::new(&text), |record| {
+            given.push((record.byte, record.text.to_vec(), record.is_skipped));
+        });
+        let Ok(edits) = plan_text(&text) else {
+            let is_one = given.iter().any(|(_, text, _)| find_origin(text).is_some());
+            assert!(!is_one, "{name}: {:?}", plan_text(&text));
+            return;
+        };
+        let mended = apply_edits(&text, &edits);
+        let mut at = 0;
+        for line in lines {
+            let range = at..at + line.bytes.len();
+            at = range.end;
+            // A repeated line may be blanked, and its first one is the one that stays.
+            let record = line.bytes.trim_ascii();
+            let is_repeated = file
+                .as_ref()
+                .unwrap()
+                .findings
+                .iter()
+                .any(|found| found.byte == range.start as u64);
+            if line.is_touched || is_repeated {
+                continue;
+            }
+            let wanted = (range.start as u64, record.to_vec(), false);
+            assert!(
+                given.contains(&wanted),
+                "{name}: a sound record at {range:?} is not given"
+            );
+            assert_eq!(mended[range.clone()], text[range], "{name}: a sound line is touched");
+        }
+        let told = file.unwrap().findings.iter().any(|found| found.fix == FixKind::Told);
+        for line in mended.split(|byte| *byte == b'\n').filter(|_| !told) {
+            let is_record = || serde_json::from_slice::<Value>(line).is_ok_and(|value| value.is_object());
+            assert!(
+                line.trim_ascii().is_empty() || is_record(),
+                "{name}: a line is no record"
+            );
+        }
+        // All that the bytes held has a line.
+        let held = |text: &[u8], record: &str| memchr::memmem::find(text, record.as_bytes()).is_some();
+        for record in records.iter().filter(|record| held(&text, record) && !told) {
+            let mut lines = mended.split(|byte| *byte == b'\n');
+            let is_there = lines.any(|line| line.trim_ascii() == record.as_bytes());
+            assert!(is_there, "{name}: a record is lost");
+        }
+        assert_eq!(plan_text(&mended), Ok(Vec::new()), "{name}: a second plan");
+        assert_eq!(undo_edits(mended, &text, &edits), text, "{name}: undo");
+    }
+
+    /// Takes edits back, by the bytes that they have overwritten.
+    fn undo_edits(mut mended: Vec<u8>, text: &[u8], edits: &[SessionEdit]) -> Vec<u8> {
+        mended.truncate(text.len());
+        for edit in edits {
+            let (at, len) = match edit {
+                SessionEdit::Overwrite { at, new } => (*at, new.len() as u64),
+                SessionEdit::Blank { at, len } => (*at, *len),
+                SessionEdit::Append { .. } => continue,
+            };
+            let range = usize::try_from(at).unwrap()..usize::try_from(at + len).unwrap();
+            mended[range.clone()].copy_from_slice(&text[range]);
+        }
+        mended
+    }
+
+    #[test]
+    fn random_damage_is_mended_and_touches_no_sound_line() {
+        let seed = seed::seed();
+        println!("SEED={seed}");
+        let mut dice = Dice(seed);
+        for round in 0..1_000 {
+            let (lines, records) = damaged_file(&mut dice);
+            check_file(&lines, &records, &format!("SEED={seed}, round {round}"));
+        }
+    }
+}

@@ -191,3 +191,144 @@ fn join_findings(
     lines.sort_by_key(|finding| finding.byte);
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that counts messages.
+    #[derive(Debug, Default)]
+    struct MessageLog(LogFacts);
+
+    impl SessionLog for MessageLog {
+        fn add(&mut self, record: &Record<'_>) {
+            let has_text = memchr::memmem::find(record.text, b"\"message\"").is_some();
+            self.0.messages += u64::from(has_text);
+            self.0.reachable += u64::from(has_text && !record.is_skipped);
+            self.0.findings.push(SessionFinding {
+                code: SessionCode::Damage(Damage::LostParent),
+                line: record.line,
+                byte: record.byte,
+                len: 1,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::InPlace,
+            });
+        }
+
+        fn finish(self: Box<Self>) -> LogFacts {
+            self.0
+        }
+    }
+
+    const ROWS: &[LogRow] = &[
+        LogRow {
+            client: SessionClient::ClaudeCode,
+            new_log: || Box::new(MessageLog::default()),
+            plan_edits: |_, _| Ok(Vec::new()),
+        },
+        LogRow {
+            client: SessionClient::Codex,
+            new_log: || Box::new(MessageLog::default()),
+            plan_edits: |_, _| Ok(Vec::new()),
+        },
+    ];
+
+    const CLAUDE: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"content":"x"}}"#;
+    const TITLE: &str = r#"{"type":"custom-title","sessionId":"s"}"#;
+    const SYSTEM: &str = r#"{"type":"system","uuid":"b","sessionId":"s"}"#;
+    const CODEX: &str = r#"{"type":"response_item","timestamp":"t","payload":{"type":"message"}}"#;
+    const QWEN: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"parts":[{"text":"x"}]}}"#;
+    const COPILOT: &str = r#"{"type":"session.start","data":{},"id":"a","timestamp":"t","parentId":null}"#;
+
+    fn scan_text(place: Option<SessionClient>, text: &str) -> Result<SessionReport, NotRead> {
+        scan_with(ROWS, place, &mut text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn only_files_of_one_known_client_are_read() {
+        let (claude, codex) = (SessionClient::ClaudeCode, SessionClient::Codex);
+        for (lines, wanted) in [
+            (vec![CLAUDE], Ok((claude, 1, 1))),
+            (vec![SYSTEM, TITLE, CLAUDE, SYSTEM], Ok((claude, 1, 1))),
+            (vec![CODEX, CODEX], Ok((codex, 2, 2))),
+            // A record that the client skips counts, and tells the client if no other does.
+            (vec!["\0", CLAUDE], Ok((claude, 1, 1))),
+            (vec![TITLE], Err(NotRead::NoContent)),
+            (vec![SYSTEM], Err(NotRead::UnknownClient)),
+            (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
+            (vec![QWEN], Err(NotRead::UnknownClient)),
+            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::UnknownClient)),
+            (vec![COPILOT], Err(NotRead::UnknownClient)),
+            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
+            (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
+            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
+            (vec![], Err(NotRead::UnknownClient)),
+        ] {
+            let report = scan_text(None, &(lines.join("\n") + "\n"));
+            let report = report.map(|report| (report.client, report.messages, report.reachable));
+            assert_eq!(report, wanted, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn files_without_a_record_are_those_of_their_place() {
+        let client = SessionClient::Codex;
+        for (text, wanted) in [
+            ("", "empty_file"),
+            ("\0\0\n", "nul_bytes"),
+            ("{\"type\":\"us", "torn_record"),
+        ] {
+            let report = scan_text(Some(client), text).unwrap();
+            assert_eq!((report.client, report.messages), (client, 0), "{text:?}");
+            let found: Vec<_> = report
+                .findings
+                .iter()
+                .map(|found| (found.code.label(), found.fix))
+                .collect();
+            assert_eq!(found, [(wanted, FixKind::Told)], "{text:?}");
+            assert_eq!(scan_text(None, text).err(), Some(NotRead::UnknownClient), "{text:?}");
+        }
+        // A record tells more than the place.
+        assert_eq!(scan_text(Some(client), SYSTEM).err(), Some(NotRead::UnknownClient));
+        assert_eq!(
+            scan_text(Some(client), CLAUDE).unwrap().client,
+            SessionClient::ClaudeCode
+        );
+    }
+
+    #[test]
+    fn findings_of_lines_and_of_the_log_are_one_list() {
+        let report = scan_text(None, &format!("{CLAUDE}\n{TITLE}{SYSTEM}\nx\n")).unwrap();
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|found| (found.line, found.code.label()))
+            .collect();
+        let (lost, joined) = ("lost_parent", "joined_records");
+        assert_eq!(
+            found,
+            [(1, lost), (2, joined), (2, lost), (2, lost), (3, "torn_record")]
+        );
+        assert_eq!(report.findings.first().map(|found| found.fix), Some(FixKind::InPlace));
+        // Codex counts records, so none is appended a second time.
+        let report = scan_text(None, &format!("{CODEX}{CODEX}\n")).unwrap();
+        let joined = report.findings.iter().find(|found| found.code.label() == joined);
+        assert_eq!(joined.map(|found| found.fix), Some(FixKind::Told));
+    }
+
+    #[test]
+    fn a_long_record_may_be_the_one_that_is_missed() {
+        use std::io::Read as _;
+
+        let long = io::repeat(b'x').take(crate::sessions::records::RECORD_BYTES_MAX as u64 + 1);
+        let mut text = CLAUDE.as_bytes().chain(&b"\n"[..]).chain(long);
+        let report = scan_with(ROWS, None, &mut text).unwrap().unwrap();
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|found| (found.code.label(), found.fix))
+            .collect();
+        assert_eq!(found, [("lost_parent", FixKind::Told), ("long_record", FixKind::Told)]);
+    }
+}
