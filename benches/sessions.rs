@@ -42,7 +42,15 @@ fn main() {
     let sizes = if options.quick { &SIZES[..2] } else { &SIZES };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sessions-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let head = ["client", "MB", "records", "scan MB/s", "wc -l MB/s", "scan : wc", "peak MiB"];
+    let head = [
+        "client",
+        "MB",
+        "records",
+        "scan MB/s",
+        "wc -l MB/s",
+        "scan : wc",
+        "peak MiB",
+    ];
     let mut table = Table::new("Session files", &head);
     for (client, line) in CLIENTS {
         for megabytes in sizes {
@@ -71,7 +79,10 @@ fn claude_code_record(id: u64, text: &str) -> String {
         0 => ("user", format!(r#""{text}""#)),
         2 => (
             "user",
-            format!(r#"[{{"type":"tool_result","tool_use_id":"toolu_{}","content":"{text}"}}]"#, id - 1),
+            format!(
+                r#"[{{"type":"tool_result","tool_use_id":"toolu_{}","content":"{text}"}}]"#,
+                id - 1
+            ),
         ),
         1 => (
             "assistant",
@@ -96,12 +107,10 @@ fn codex_record(id: u64, text: &str) -> String {
                     r#"{{"type":"function_call_output","call_id":"call_{}","output":"{text}"}}"#,
                     id - 1
                 ),
-                1 => format!(
-                    r#"{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{text}"}}]}}"#
-                ),
-                _ => format!(
-                    r#"{{"type":"function_call","name":"shell","arguments":"{{}}","call_id":"call_{id}"}}"#
-                ),
+                1 => {
+                    format!(r#"{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{text}"}}]}}"#)
+                }
+                _ => format!(r#"{{"type":"function_call","name":"shell","arguments":"{{}}","call_id":"call_{id}"}}"#),
             },
         ),
     };
@@ -115,7 +124,8 @@ fn uuid(id: u64) -> String {
 /// Writes a sound file of at least so many bytes. Returns its records.
 fn write_file(path: &Path, record: WriteRecord, bytes: u64) -> u64 {
     let mut file = BufWriter::new(File::create(path).unwrap());
-    let text = r"for (const row of rows) {\n\tprint(`\u001b[1m${row.name}\u001b[0m: \"${row.text}\"`);\n}\n".repeat(700);
+    let text =
+        r#"for (const row of rows) {\n\tprint(`\u001b[1m${row.name}\u001b[0m: \"${row.text}\"`);\n}\n"#.repeat(700);
     let (mut written, mut id) = (0, 0);
     while written < bytes {
         // Texts of 0 to 60 kB, most of them short, cut where no escape is.
