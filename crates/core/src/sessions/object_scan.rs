@@ -140,7 +140,7 @@ impl ObjectScan {
             place if is_blank => Some(place),
             Place::Value | Place::ValueOrEnd => self.begin_value(byte),
             Place::Key | Place::KeyOrEnd if byte == b'"' => Some(Place::String { is_key: true }),
-            Place::KeyOrEnd if byte == b'}' => self.close_container(),
+            Place::KeyOrEnd if byte == b'}' => Some(self.close_container()),
             Place::Colon if byte == b':' => Some(Place::Value),
             _ => None,
         }
@@ -157,7 +157,7 @@ impl ObjectScan {
                 self.open.push(false);
                 Some(Place::ValueOrEnd)
             }
-            b']' if self.place == Place::ValueOrEnd => self.close_container(),
+            b']' if self.place == Place::ValueOrEnd => Some(self.close_container()),
             _ => (byte.is_ascii_alphanumeric() || byte == b'-').then_some(Place::Scalar),
         }
     }
@@ -168,13 +168,13 @@ impl ObjectScan {
         match byte {
             b',' if in_object => Some(Place::Key),
             b',' => Some(Place::Value),
-            _ => (in_object == (byte == b'}')).then(|| self.close_container()).flatten(),
+            _ => (in_object == (byte == b'}')).then(|| self.close_container()),
         }
     }
 
-    fn close_container(&mut self) -> Option<Place> {
+    fn close_container(&mut self) -> Place {
         self.open.pop();
-        Some(Place::CommaOrEnd)
+        Place::CommaOrEnd
     }
 }
 

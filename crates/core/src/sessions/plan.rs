@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::sessions::{
-        log::{LogFacts, SessionFile, SessionLog},
+        log::{LogFacts, PlanEdits, SessionLog},
         marks::find_origin,
         records::{Record, read_records},
         seed,
@@ -231,25 +231,16 @@ mod tests {
         }
     }
 
-    fn no_edits(_: &SessionFinding, _: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-        Ok(Vec::new())
-    }
-
-    fn unfit_edits(finding: &SessionFinding, _: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-        let (at, len) = (finding.byte, 1 << 40);
-        Ok(vec![SessionEdit::Blank { at, len }])
-    }
-
     const COUNTING: &[LogRow] = &[
         LogRow {
             client: SessionClient::ClaudeCode,
             new_log: || Box::new(CountingLog::default()),
-            plan_edits: no_edits,
+            plan_edits: |_, _| Ok(Vec::new()),
         },
         LogRow {
             client: SessionClient::Codex,
             new_log: || Box::new(CountingLog::default()),
-            plan_edits: no_edits,
+            plan_edits: |_, _| Ok(Vec::new()),
         },
     ];
 
@@ -277,11 +268,12 @@ mod tests {
     }
 
     /// Name, file, and the same file after its plan.
-    fn mended_rows() -> Vec<(&'static str, Vec<u8>, String)> {
+    type MendedRow = (&'static str, Vec<u8>, String);
+
+    fn rows_of_lines() -> Vec<MendedRow> {
         let [a, b, c, x] = [1, 2, 3, 4].map(|id| message(id, "x"));
         let torn = message(9, "lost").replace("lost\"}}", "lo");
         let text = |text: String| text.into_bytes();
-        let (open, rest) = (r#"{"type":"user","uuid":"n","x":"a"#, "b\"}");
         vec![
             ("sound", text(format!("{a}\n{b}")), format!("{a}\n{b}")),
             (
@@ -329,6 +321,15 @@ mod tests {
                 text(format!("{a}\n{b}\n{a}\n")),
                 format!("{a}\n{b}\n{}\n", spaces(&a)),
             ),
+        ]
+    }
+
+    fn rows_of_bytes() -> Vec<MendedRow> {
+        let a = message(1, "x");
+        let torn = message(9, "lost").replace("lost\"}}", "lo");
+        let text = |text: String| text.into_bytes();
+        let (open, rest) = (r#"{"type":"user","uuid":"n","x":"a"#, "b\"}");
+        vec![
             ("a mark", text(format!("\u{feff}{a}\n")), format!("   {a}\n")),
             (
                 "a line feed in a text",
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn damage_of_lines_is_mended_without_moving_a_byte() {
-        for (name, text, wanted) in mended_rows() {
+        for (name, text, wanted) in [rows_of_lines(), rows_of_bytes()].concat() {
             let edits = plan_text(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
             let mended = apply_edits(&text, &edits);
             assert_eq!(String::from_utf8_lossy(&mended), wanted, "{name}");
@@ -375,6 +376,11 @@ mod tests {
 
     #[test]
     fn plans_that_do_not_help_are_refused() {
+        let no_edits: PlanEdits = |_, _| Ok(Vec::new());
+        let unfit_edits: PlanEdits = |finding, _| {
+            let (at, len) = (finding.byte, 1 << 40);
+            Ok(vec![SessionEdit::Blank { at, len }])
+        };
         let row = |new_log: fn() -> Box<dyn SessionLog>, plan_edits| LogRow {
             client: SessionClient::ClaudeCode,
             new_log,

@@ -28,6 +28,8 @@ pub const FINDINGS_MAX: usize = 100_000;
 const CHUNK: usize = 256 * 1024;
 /// A run of NUL bytes that is not kept in memory: holes are as large as a disk.
 const NUL_RUN: usize = 64 * 1024;
+/// The longest run of NUL bytes that is overwritten. A hole takes no room on the disk, and spaces do.
+const NULS_MENDED_MAX: u64 = 1 << 30;
 /// The length up to which the buffer of a line grows by doubling. Then it gets all of its room, so that none is copied.
 const DOUBLING_MAX: usize = 1024 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -553,7 +555,9 @@ impl<R: Read> RecordReader<R> {
     fn finish_line(&mut self) {
         let state = std::mem::take(&mut self.state);
         if let Some(nuls) = state.nuls {
-            self.add_finding(Damage::NulBytes, self.line, nuls, FixKind::InPlace);
+            let is_mended = nuls.end.saturating_sub(nuls.start) <= NULS_MENDED_MAX;
+            let fix = if is_mended { FixKind::InPlace } else { FixKind::Told };
+            self.add_finding(Damage::NulBytes, self.line, nuls, fix);
         }
         if state.records > 1 {
             let is_long = state.span.end.saturating_sub(state.span.start) > RECORD_BYTES_MAX as u64;

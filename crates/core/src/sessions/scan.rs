@@ -177,7 +177,9 @@ fn join_findings(
     let is_long = |finding: &SessionFinding| finding.code == SessionCode::Damage(Damage::LongRecord);
     if lines.iter().any(is_long) {
         // A parent or a result may be in the record that was not read.
-        log.iter_mut().for_each(|finding| finding.fix = FixKind::Told);
+        for finding in &mut log {
+            finding.fix = FixKind::Told;
+        }
     }
     for finding in &mut lines {
         // Codex counts its records, so none is appended again.
