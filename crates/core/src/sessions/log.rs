@@ -33,5 +33,17 @@ pub(super) trait SessionFile: Read + Seek {}
 
 impl<F: Read + Seek> SessionFile for F {}
 
-/// Plans the edits that mend one finding. Reads the records that are concerned once more.
+/// Plans the edits that mend one finding. It reads the records that are concerned once more.
 pub(super) type PlanEdits = fn(&SessionFinding, &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>>;
+
+/// Plans the edits that mend several findings of one layer, in the file as it was before all of them.
+pub(super) type PlanTogether = fn(&[&SessionFinding], &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>>;
+
+/// The way in which the edits of a client's findings are planned.
+#[derive(Clone, Copy)]
+pub(super) enum PlanWay {
+    /// All findings of a layer together, since the edits of one depend on the others.
+    Together(PlanTogether),
+    /// One after the other, each in the file as the edits before have left it.
+    InTurn(PlanEdits),
+}

@@ -13,10 +13,11 @@ pub(super) enum RecordOrigin {
 }
 
 /// The members that are looked at, in the order of [`Seen`].
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "type",
     "sessionId",
     "uuid",
+    "parentUuid",
     "message",
     "payload",
     "timestamp",
@@ -68,13 +69,20 @@ const ORIGINS: &[OriginMark] = &[
     mark(
         RecordOrigin::Foreign,
         &["user", "assistant", "tool_result"],
-        &["message", "sessionId"],
+        &["message", "uuid"],
         Some("parts"),
     ),
     mark(
         CLAUDE_CODE,
         &["user", "assistant"],
         &["message", "sessionId", "uuid"],
+        Some("content"),
+    ),
+    // Of some forks' records the session is the name of the file.
+    mark(
+        CLAUDE_CODE,
+        &["user", "assistant"],
+        &["message", "parentUuid", "uuid"],
         Some("content"),
     ),
     mark(
@@ -212,6 +220,10 @@ mod tests {
             (
                 r#"{"type":"user","uuid":"a","sessionId":"s","message":{"role":"user","parts":[]}}"#,
                 foreign,
+            ),
+            (
+                r#"{"type":"user","uuid":"a","parentUuid":null,"message":{"content":"x"}}"#,
+                Some(CLAUDE_CODE),
             ),
             // The stream of a run without a session file.
             (

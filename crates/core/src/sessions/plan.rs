@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind, Read, Seek};
 
 use super::{
-    client::SessionClient,
     damage::{Damage, SessionCode},
     edits::{EditFault, EditedFile, SessionEdit},
     file_edits,
     finding::{FixKind, SessionFinding},
+    log::PlanWay,
     scan::{LOGS, LogRow, NotRead, SessionReport, scan_with},
 };
 
@@ -86,9 +86,21 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
         let Some(layer) = mendable().map(|finding| layer_of(finding.code)).min() else {
             break;
         };
-        for finding in mendable().filter(|finding| layer_of(finding.code) == layer) {
-            add_edits(logs, report.client, finding, &mut edited)?;
-        }
+        let way = match layer {
+            // A line that is mended leaves the others as they are.
+            DamageLayer::Lines | DamageLayer::JoinedLines => PlanWay::InTurn(file_edits::plan_edits),
+            DamageLayer::Chain | DamageLayer::Pairs => {
+                let row = logs.iter().find(|row| row.client == report.client);
+                row.map_or(PlanWay::InTurn(file_edits::plan_edits), |row| row.plan_way)
+            }
+        };
+        // A log that plans its findings together has judged pairs as they are in the mended chain.
+        let last = match way {
+            PlanWay::Together(_) => DamageLayer::Pairs,
+            PlanWay::InTurn(_) => layer,
+        };
+        let findings: Vec<&SessionFinding> = mendable().filter(|finding| layer_of(finding.code) <= last).collect();
+        add_layer(way, &findings, &mut edited)?;
         report = scan_view(logs, &mut edited)?;
     }
     if let Some(finding) = report.findings.iter().find(|finding| finding.fix != FixKind::Told) {
@@ -111,26 +123,30 @@ fn scan_view(logs: &'static [LogRow], edited: &mut EditedFile<impl Read + Seek>)
     report.map_err(|reason| FixRefused::NotRead(reason).into())
 }
 
-/// Plans the edits for one finding, in the file as the edits before have left it.
+/// Plans the edits for the findings of a layer, and adds them to the view.
+fn add_layer(way: PlanWay, findings: &[&SessionFinding], edited: &mut EditedFile<impl Read + Seek>) -> io::Result<()> {
+    match way {
+        PlanWay::Together(plan) => {
+            let edits = plan(findings, edited)?;
+            findings.first().map_or(Ok(()), |first| add_edits(edits, first, edited))
+        }
+        PlanWay::InTurn(plan) => findings.iter().try_for_each(|finding| {
+            let edits = plan(finding, edited)?;
+            add_edits(edits, finding, edited)
+        }),
+    }
+}
+
+/// Adds edits to the view, which refuses those that move a byte.
 fn add_edits(
-    logs: &'static [LogRow],
-    client: SessionClient,
+    edits: Vec<SessionEdit>,
     finding: &SessionFinding,
     edited: &mut EditedFile<impl Read + Seek>,
 ) -> io::Result<()> {
-    let edits = match layer_of(finding.code) {
-        DamageLayer::Lines | DamageLayer::JoinedLines => file_edits::plan_edits(finding, edited)?,
-        DamageLayer::Chain | DamageLayer::Pairs => {
-            let row = logs.iter().find(|row| row.client == client);
-            row.map_or_else(|| Ok(Vec::new()), |row| (row.plan_edits)(finding, edited))?
-        }
-    };
+    let (code, line) = (finding.code, finding.line);
     for edit in edits {
-        edited.add_edit(edit).map_err(|fault| FixRefused::Unfit {
-            code: finding.code,
-            line: finding.line,
-            fault,
-        })?;
+        let added = edited.add_edit(edit);
+        added.map_err(|fault| FixRefused::Unfit { code, line, fault })?;
     }
     Ok(())
 }
@@ -172,7 +188,8 @@ mod tests {
 
     use super::*;
     use crate::sessions::{
-        log::{LogFacts, PlanEdits, SessionLog},
+        client::SessionClient,
+        log::{LogFacts, SessionLog},
         marks::find_origin,
         records::{Record, read_records},
         seed,
@@ -235,12 +252,12 @@ mod tests {
         LogRow {
             client: SessionClient::ClaudeCode,
             new_log: || Box::new(CountingLog::default()),
-            plan_edits: |_, _| Ok(Vec::new()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
         LogRow {
             client: SessionClient::Codex,
             new_log: || Box::new(CountingLog::default()),
-            plan_edits: |_, _| Ok(Vec::new()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
     ];
 
@@ -376,15 +393,15 @@ mod tests {
 
     #[test]
     fn plans_that_do_not_help_are_refused() {
-        let no_edits: PlanEdits = |_, _| Ok(Vec::new());
-        let unfit_edits: PlanEdits = |finding, _| {
-            let (at, len) = (finding.byte, 1 << 40);
+        let no_edits = PlanWay::InTurn(|_, _| Ok(Vec::new()));
+        let unfit_edits = PlanWay::Together(|findings, _| {
+            let (at, len) = (findings.first().map_or(0, |finding| finding.byte), 1 << 40);
             Ok(vec![SessionEdit::Blank { at, len }])
-        };
-        let row = |new_log: fn() -> Box<dyn SessionLog>, plan_edits| LogRow {
+        });
+        let row = |new_log: fn() -> Box<dyn SessionLog>, plan_way| LogRow {
             client: SessionClient::ClaudeCode,
             new_log,
-            plan_edits,
+            plan_way,
         };
         let (a, b) = (message(1, "x"), message(2, "y"));
         let refusal = |row: LogRow, text: &str| {

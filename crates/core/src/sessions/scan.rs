@@ -7,8 +7,9 @@ use super::{
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
     damage::{Damage, SessionCode},
+    edits::SessionEdit,
     finding::{FixKind, SessionFinding},
-    log::{LogFacts, PlanEdits, SessionLog},
+    log::{LogFacts, PlanWay, SessionFile, SessionLog},
     marks::{RecordOrigin, find_origin},
     records::{FileLines, Record, RecordReader},
 };
@@ -58,7 +59,7 @@ pub(super) struct LogRow {
     /// Creates its log.
     pub(super) new_log: fn() -> Box<dyn SessionLog>,
     /// Plans the edits for its findings.
-    pub(super) plan_edits: PlanEdits,
+    pub(super) plan_way: PlanWay,
 }
 
 /// The readers of all clients.
@@ -66,14 +67,23 @@ pub(super) const LOGS: &[LogRow] = &[
     LogRow {
         client: SessionClient::ClaudeCode,
         new_log: || Box::new(ClaudeCodeLog::default()),
-        plan_edits: claude_code::plan_edits,
+        plan_way: PlanWay::Together(plan_claude_code),
     },
     LogRow {
         client: SessionClient::Codex,
         new_log: || Box::new(CodexLog::default()),
-        plan_edits: codex::plan_edits,
+        plan_way: PlanWay::InTurn(codex::plan_edits),
     },
 ];
+
+/// Plans the edits for findings in a session of Claude Code.
+fn plan_claude_code(findings: &[&SessionFinding], file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+    let mut edits = Vec::new();
+    for finding in findings {
+        edits.append(&mut claude_code::plan_edits(finding, file)?);
+    }
+    Ok(edits)
+}
 
 /// Reads a session file, whose client is known by its first records.
 ///
@@ -227,12 +237,12 @@ mod tests {
         LogRow {
             client: SessionClient::ClaudeCode,
             new_log: || Box::new(MessageLog::default()),
-            plan_edits: |_, _| Ok(Vec::new()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
         LogRow {
             client: SessionClient::Codex,
             new_log: || Box::new(MessageLog::default()),
-            plan_edits: |_, _| Ok(Vec::new()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
     ];
 
