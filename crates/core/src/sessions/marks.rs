@@ -12,7 +12,7 @@ pub(super) enum RecordOrigin {
     Foreign,
 }
 
-/// The members that are looked at, in the order of [`Seen`].
+/// The members that are looked at, in the order of [`SeenMembers`].
 const NAMES: [&str; 16] = [
     "type",
     "sessionId",
@@ -33,7 +33,7 @@ const NAMES: [&str; 16] = [
 ];
 
 /// The values of these members.
-type Seen = [Option<Span>; NAMES.len()];
+type SeenMembers = [Option<Span>; NAMES.len()];
 
 /// One row: a record of these types and members is of this client.
 struct OriginMark {
@@ -191,12 +191,12 @@ pub(super) fn has_identity(record: &[u8]) -> bool {
     })
 }
 
-fn look_at(record: &[u8]) -> Option<(Json<'_>, Seen)> {
+fn look_at(record: &[u8]) -> Option<(Json<'_>, SeenMembers)> {
     let json = Json::new(record);
     Some((json, json.members(json.root_span().ok()?, NAMES)))
 }
 
-fn seen_member(seen: &Seen, name: &str) -> Option<Span> {
+fn seen_member(seen: &SeenMembers, name: &str) -> Option<Span> {
     let place = NAMES.iter().position(|known| *known == name)?;
     seen.get(place).copied().flatten()
 }

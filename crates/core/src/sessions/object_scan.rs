@@ -20,7 +20,7 @@ pub(super) enum ScanEnd {
 
 /// The place in the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ScanPlace {
     /// A value must follow.
     Value,
     /// A value, or the end of an array.
@@ -53,7 +53,7 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct ObjectScan {
     open: Nesting,
-    place: Place,
+    place: ScanPlace,
     /// The offset of the next byte.
     pub(super) at: usize,
     /// Control characters between the brackets that JSON does not accept there.
@@ -65,7 +65,7 @@ impl ObjectScan {
     pub(super) const fn new(from: usize) -> Self {
         Self {
             open: Nesting::new(),
-            place: Place::Value,
+            place: ScanPlace::Value,
             at: from,
             controls: 0,
         }
@@ -74,15 +74,15 @@ impl ObjectScan {
     /// Scans on. `text` begins with the bytes of the scan so far.
     pub(super) fn run(&mut self, text: &[u8]) -> ScanEnd {
         loop {
-            if let Place::String { .. } = self.place {
+            if let ScanPlace::String { .. } = self.place {
                 self.pass_letters(text.get(self.at..).unwrap_or_default());
             }
             let Some(&byte) = text.get(self.at) else { break };
             work::count(1);
             if byte < b' ' && self.is_control(byte) {
                 self.controls = self.controls.saturating_add(1);
-                if let Place::Scalar = self.place {
-                    self.place = Place::CommaOrEnd;
+                if let ScanPlace::Scalar = self.place {
+                    self.place = ScanPlace::CommaOrEnd;
                 }
                 self.at = self.at.saturating_add(1);
                 continue;
@@ -92,12 +92,12 @@ impl ObjectScan {
             };
             self.place = next;
             self.at = self.at.saturating_add(1);
-            if next == Place::CommaOrEnd && self.open.innermost_is_object().is_none() {
+            if next == ScanPlace::CommaOrEnd && self.open.innermost_is_object().is_none() {
                 return ScanEnd::Whole(self.at);
             }
         }
         ScanEnd::Open {
-            in_string: matches!(self.place, Place::String { .. }),
+            in_string: matches!(self.place, ScanPlace::String { .. }),
         }
     }
 
@@ -115,66 +115,68 @@ impl ObjectScan {
     const fn is_control(&self, byte: u8) -> bool {
         match self.place {
             // Those of a string are passed with its letters.
-            Place::String { .. } | Place::Escape { .. } => false,
+            ScanPlace::String { .. } | ScanPlace::Escape { .. } => false,
             _ => !matches!(byte, b'\t' | b'\n' | b'\r'),
         }
     }
 
     /// Returns the place after a byte. `None` if it cannot follow.
-    fn place_after(&mut self, byte: u8) -> Option<Place> {
+    fn place_after(&mut self, byte: u8) -> Option<ScanPlace> {
         let is_blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.place {
-            Place::String { is_key } => Some(match byte {
-                b'\\' => Place::Escape { is_key },
-                b'"' if is_key => Place::Colon,
-                b'"' => Place::CommaOrEnd,
+            ScanPlace::String { is_key } => Some(match byte {
+                b'\\' => ScanPlace::Escape { is_key },
+                b'"' if is_key => ScanPlace::Colon,
+                b'"' => ScanPlace::CommaOrEnd,
                 _ => self.place,
             }),
-            Place::Escape { is_key } => {
+            ScanPlace::Escape { is_key } => {
                 let is_escape = matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u');
-                is_escape.then_some(Place::String { is_key })
+                is_escape.then_some(ScanPlace::String { is_key })
             }
-            Place::Scalar if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.') => Some(Place::Scalar),
-            Place::Scalar if is_blank => Some(Place::CommaOrEnd),
-            Place::Scalar | Place::CommaOrEnd if matches!(byte, b',' | b'}' | b']') => self.after_value(byte),
+            ScanPlace::Scalar if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.') => {
+                Some(ScanPlace::Scalar)
+            }
+            ScanPlace::Scalar if is_blank => Some(ScanPlace::CommaOrEnd),
+            ScanPlace::Scalar | ScanPlace::CommaOrEnd if matches!(byte, b',' | b'}' | b']') => self.after_value(byte),
             place if is_blank => Some(place),
-            Place::Value | Place::ValueOrEnd => self.begin_value(byte),
-            Place::Key | Place::KeyOrEnd if byte == b'"' => Some(Place::String { is_key: true }),
-            Place::KeyOrEnd if byte == b'}' => Some(self.close_container()),
-            Place::Colon if byte == b':' => Some(Place::Value),
+            ScanPlace::Value | ScanPlace::ValueOrEnd => self.begin_value(byte),
+            ScanPlace::Key | ScanPlace::KeyOrEnd if byte == b'"' => Some(ScanPlace::String { is_key: true }),
+            ScanPlace::KeyOrEnd if byte == b'}' => Some(self.close_container()),
+            ScanPlace::Colon if byte == b':' => Some(ScanPlace::Value),
             _ => None,
         }
     }
 
-    fn begin_value(&mut self, byte: u8) -> Option<Place> {
+    fn begin_value(&mut self, byte: u8) -> Option<ScanPlace> {
         match byte {
-            b'"' => Some(Place::String { is_key: false }),
+            b'"' => Some(ScanPlace::String { is_key: false }),
             b'{' => {
                 self.open.push(true);
-                Some(Place::KeyOrEnd)
+                Some(ScanPlace::KeyOrEnd)
             }
             b'[' => {
                 self.open.push(false);
-                Some(Place::ValueOrEnd)
+                Some(ScanPlace::ValueOrEnd)
             }
-            b']' if self.place == Place::ValueOrEnd => Some(self.close_container()),
-            _ => (byte.is_ascii_alphanumeric() || byte == b'-').then_some(Place::Scalar),
+            b']' if self.place == ScanPlace::ValueOrEnd => Some(self.close_container()),
+            _ => (byte.is_ascii_alphanumeric() || byte == b'-').then_some(ScanPlace::Scalar),
         }
     }
 
     /// Passes what follows a value: a comma, or the bracket that fits.
-    fn after_value(&mut self, byte: u8) -> Option<Place> {
+    fn after_value(&mut self, byte: u8) -> Option<ScanPlace> {
         let in_object = self.open.innermost_is_object()?;
         match byte {
-            b',' if in_object => Some(Place::Key),
-            b',' => Some(Place::Value),
+            b',' if in_object => Some(ScanPlace::Key),
+            b',' => Some(ScanPlace::Value),
             _ => (in_object == (byte == b'}')).then(|| self.close_container()),
         }
     }
 
-    fn close_container(&mut self) -> Place {
+    fn close_container(&mut self) -> ScanPlace {
         self.open.pop();
-        Place::CommaOrEnd
+        ScanPlace::CommaOrEnd
     }
 }
 

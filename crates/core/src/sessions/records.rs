@@ -70,7 +70,7 @@ pub struct FileLines {
 ///
 /// Those of `input`.
 pub fn read_records(input: impl Read, mut each: impl FnMut(Record<'_>)) -> io::Result<FileLines> {
-    let mut reader = RecordReader::new(input);
+    let mut reader = PieceReader::new(input);
     while reader.read_piece(&mut each)? {}
     Ok(reader.into_lines())
 }
@@ -115,7 +115,7 @@ struct OpenRecord {
 
 /// A file whose records are read, piece by piece.
 #[derive(Debug)]
-pub(super) struct RecordReader<R> {
+pub(super) struct PieceReader<R> {
     input: BufReader<R>,
     file: FileLines,
     /// The present line, after those of the open record.
@@ -137,7 +137,7 @@ pub(super) struct RecordReader<R> {
 
 type EachRecord<'e> = dyn FnMut(Record<'_>) + 'e;
 
-impl<R: Read> RecordReader<R> {
+impl<R: Read> PieceReader<R> {
     /// Creates a reader at the first byte of a file.
     pub(super) fn new(input: R) -> Self {
         Self {

@@ -11,7 +11,7 @@ use super::{
     finding::{FixKind, SessionFinding},
     log::{LogFacts, PlanWay, SessionFile, SessionLog},
     marks::{RecordOrigin, find_origin},
-    records::{FileLines, Record, RecordReader},
+    records::{FileLines, PieceReader, Record},
 };
 
 /// A session file, as it was read.
@@ -109,7 +109,7 @@ pub(super) fn scan_with(
     place: Option<SessionClient>,
     input: &mut impl Read,
 ) -> io::Result<Result<SessionReport, NotRead>> {
-    let mut reader = RecordReader::new(input);
+    let mut reader = PieceReader::new(input);
     let mut scan = SessionScan {
         logs: logs.iter().map(|row| (row.client, (row.new_log)())).collect(),
         client: None,
