@@ -4,6 +4,7 @@ mod checked;
 mod report;
 
 use std::{
+    fs::File,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -25,6 +26,7 @@ use crate::{
     refusals::{RefusalReader, body_notes},
     repair::{self, PairingContext, RepairPolicy},
     server::regular_file::read_regular,
+    sessions::scan_session,
     wire::Wire,
 };
 
@@ -112,8 +114,25 @@ fn read_rows(path: &Path) -> Result<RefusalReader, ConfigProblem> {
 fn check_file<'r>(path: &Path, wire: Option<Wire>, reader: &'r RefusalReader) -> CheckedFile<'r> {
     let name = path.display().to_string();
     let bodies = input::read_bodies(path, wire);
-    let verdict = bodies.and_then(|file| file.bodies.into_iter().map(|body| check_body(body, reader)).collect());
-    CheckedFile { name, verdict }
+    let verdict: Result<Vec<CheckedBody<'_>>, InputError> =
+        bodies.and_then(|file| file.bodies.into_iter().map(|body| check_body(body, reader)).collect());
+    let is_session = match &verdict {
+        // Standard input has no name that another command could read.
+        Ok(bodies) => path != Path::new("-") && bodies.iter().any(CheckedBody::is_of_agent),
+        Err(_) => is_session_file(path),
+    };
+    CheckedFile {
+        name,
+        verdict,
+        is_session,
+    }
+}
+
+/// Returns `true` if a file that could not be read as bodies is a session of a known client.
+fn is_session_file(path: &Path) -> bool {
+    // A pipe would give its bytes once, and they were read.
+    let is_regular = path.metadata().is_ok_and(|facts| facts.is_file());
+    is_regular && File::open(path).is_ok_and(|mut file| matches!(scan_session(&mut file), Ok(Ok(_))))
 }
 
 /// Checks one body.

@@ -23,6 +23,7 @@
 //! | [`repair`](mod@repair) | parsed body → known results → plan → edits, and every text that the proxy writes |
 //! | [`mend`] | a body that meets what a server demands beyond the rules of its format |
 //! | [`explain`] | an error of another vendor's server, with the sentence that clients of the format look for |
+//! | [`sessions`] | session files of coding agents: their damage, what the client leaves out, and edits that move no byte |
 //!
 //! A room imports only rooms that come before it.
 //!
@@ -40,6 +41,7 @@ pub mod explain;
 pub mod labels;
 pub mod mend;
 pub mod repair;
+pub mod sessions;
 pub mod splice;
 pub mod wire;
 pub mod work;

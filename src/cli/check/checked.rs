@@ -11,6 +11,8 @@ use crate::{
 pub(super) struct CheckedFile<'r> {
     pub(super) name: String,
     pub(super) verdict: Result<Vec<CheckedBody<'r>>, InputError>,
+    /// `true` for a session of a client whose session files are read.
+    pub(super) is_session: bool,
 }
 
 /// The faults of one body.
@@ -34,6 +36,11 @@ impl CheckedBody<'_> {
     /// Returns `true` if the report has no line about this body.
     pub(super) fn has_no_rows(&self) -> bool {
         self.chain_faults().is_empty() && self.findings.is_empty() && self.notes.is_empty() && self.row_notes.is_empty()
+    }
+
+    /// Returns `true` if the body was put together from the session of an agent.
+    pub(super) fn is_of_agent(&self) -> bool {
+        matches!(&self.origin, BodyOrigin::Transcript { source, .. } if source.is_agent())
     }
 
     /// Returns the faults in the links between the lines of a transcript.

@@ -34,6 +34,7 @@ pub(super) fn write_file(
         // Errors go to stderr, so that stdout contains findings only.
         Err(error) => {
             write_note(&format!("antiphon: {error}"));
+            note_session(file);
             return Ok(());
         }
     };
@@ -62,7 +63,19 @@ pub(super) fn write_file(
     if is_quiet {
         return Ok(());
     }
-    write_verdict(out, name, bodies, painter)
+    write_verdict(out, name, bodies, painter)?;
+    note_session(file);
+    Ok(())
+}
+
+/// Names the command that reads a session as its client does, lines that the client skips included.
+fn note_session(file: &CheckedFile<'_>) {
+    if file.is_session {
+        let name = printable_text(&file.name);
+        write_note(&format!(
+            "antiphon: {name}: a session file: `antiphon doctor {name}` reads it as its client does"
+        ));
+    }
 }
 
 /// Writes the line about the whole file.

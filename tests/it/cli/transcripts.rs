@@ -430,3 +430,36 @@ fn check_does_not_report_links_that_lose_nothing() {
         text(&out.stdout)
     );
 }
+
+/// `check` reads a session as a body, and names the command that reads it as its client does.
+#[test]
+fn check_names_the_doctor_of_a_session_file() {
+    let session = [
+        line("user", "u1", "null", GO_ON),
+        line("assistant", "a1", "\"u1\"", CALL),
+        line("user", "u2", "\"a1\"", GO_ON),
+    ];
+    let body = format!(r#"{{"messages":[{GO_ON}]}}"#);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    let name = path.to_str().unwrap();
+    let words = format!("antiphon: {name}: a session file: `antiphon doctor {name}` reads it as its client does\n");
+    for (content, arguments, is_named) in [
+        (session.join("\n"), vec!["check", name], true),
+        (session.join("\n"), vec!["check", "--quiet", name], false),
+        (body, vec!["check", name], false),
+    ] {
+        std::fs::write(&path, &content).unwrap();
+        let out = antiphon(&arguments, b"");
+        assert_eq!(
+            text(&out.stderr).contains(&words),
+            is_named,
+            "{arguments:?}: {}",
+            text(&out.stderr)
+        );
+        assert!(!text(&out.stdout).contains("doctor"), "{arguments:?}");
+    }
+    // Standard input has no name.
+    let out = antiphon(&["check"], session.join("\n").as_bytes());
+    assert!(!text(&out.stderr).contains("doctor"), "{}", text(&out.stderr));
+}

@@ -1,0 +1,346 @@
+//! The scan of a session file.
+
+use std::io::{self, Read};
+
+use super::{
+    claude_code::{self, ClaudeCodeLog},
+    client::{ClientVersion, SessionClient},
+    codex::{self, CodexLog},
+    damage::{Damage, SessionCode},
+    edits::SessionEdit,
+    finding::{FixKind, SessionFinding},
+    log::{LogFacts, PlanWay, SessionFile, SessionLog},
+    marks::{RecordOrigin, find_origin},
+    records::{FileLines, PieceReader, Record},
+};
+
+/// A session file, as it was read.
+#[derive(Clone, Debug)]
+pub struct SessionReport {
+    /// The client that wrote it.
+    pub client: SessionClient,
+    /// The newest version that has written records.
+    pub version: Option<ClientVersion>,
+    /// The id of the session.
+    pub session: Option<String>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Line feeds, and a last line without one.
+    pub lines: u64,
+    /// Messages and items of the conversation in the file.
+    pub messages: u64,
+    /// Those of them that the client sends in its next request.
+    pub reachable: u64,
+    /// What was found, in the order of the file.
+    pub findings: Vec<SessionFinding>,
+    /// Findings about lines that are not listed, because there are too many.
+    pub unlisted: u64,
+}
+
+/// The reason why nothing is known about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRead {
+    /// No known client wrote it.
+    #[error("no known client wrote this file")]
+    UnknownClient,
+    /// It has records of several clients.
+    #[error("it has records of more than one client")]
+    SeveralClients,
+    /// It has lines of a client, and none of them has content that can be read.
+    #[error("its records have no content that can be read")]
+    NoContent,
+}
+
+/// The reader of one client.
+#[derive(Clone, Copy)]
+pub(super) struct LogRow {
+    /// The client.
+    pub(super) client: SessionClient,
+    /// Creates its log.
+    pub(super) new_log: fn() -> Box<dyn SessionLog>,
+    /// Plans the edits for its findings.
+    pub(super) plan_way: PlanWay,
+}
+
+/// The readers of all clients.
+pub(super) const LOGS: &[LogRow] = &[
+    LogRow {
+        client: SessionClient::ClaudeCode,
+        new_log: || Box::new(ClaudeCodeLog::default()),
+        plan_way: PlanWay::Together(plan_claude_code),
+    },
+    LogRow {
+        client: SessionClient::Codex,
+        new_log: || Box::new(CodexLog::default()),
+        plan_way: PlanWay::InTurn(codex::plan_edits),
+    },
+];
+
+/// Plans the edits for findings in a session of Claude Code.
+fn plan_claude_code(findings: &[&SessionFinding], file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+    let mut edits = Vec::new();
+    for finding in findings {
+        edits.append(&mut claude_code::plan_edits(finding, file)?);
+    }
+    Ok(edits)
+}
+
+/// Reads a session file, whose client is known by its first records.
+///
+/// # Errors
+///
+/// Those of `input`.
+pub fn scan_session(input: &mut impl Read) -> io::Result<Result<SessionReport, NotRead>> {
+    scan_with(LOGS, None, input)
+}
+
+/// Reads a session file from a place where `client` keeps its own. A file without one whole record is its file too.
+///
+/// # Errors
+///
+/// Those of `input`.
+pub fn scan_session_of(client: SessionClient, input: &mut impl Read) -> io::Result<Result<SessionReport, NotRead>> {
+    scan_with(LOGS, Some(client), input)
+}
+
+/// Reads a session file with the readers of `logs`.
+pub(super) fn scan_with(
+    logs: &'static [LogRow],
+    place: Option<SessionClient>,
+    input: &mut impl Read,
+) -> io::Result<Result<SessionReport, NotRead>> {
+    let mut reader = PieceReader::new(input);
+    let mut scan = SessionScan {
+        logs: logs.iter().map(|row| (row.client, (row.new_log)())).collect(),
+        client: None,
+        refused: None,
+    };
+    while reader.read_piece(&mut |record| scan.add(&record))? {
+        if let Some(reason) = scan.refused {
+            return Ok(Err(reason));
+        }
+    }
+    Ok(scan.into_report(reader.into_lines(), place))
+}
+
+/// The state of a scan.
+struct SessionScan {
+    /// The logs of the clients that may have written the file.
+    logs: Vec<(SessionClient, Box<dyn SessionLog>)>,
+    client: Option<SessionClient>,
+    refused: Option<NotRead>,
+}
+
+impl SessionScan {
+    fn add(&mut self, record: &Record<'_>) {
+        match find_origin(record.text) {
+            Some(RecordOrigin::Known(client)) if self.client.is_none() => {
+                self.client = Some(client);
+                self.logs.retain(|(known, _)| *known == client);
+            }
+            // What a client skips may be anything.
+            Some(origin) if !record.is_skipped && self.client.map(RecordOrigin::Known) != Some(origin) => {
+                let reason = self.client.map_or(NotRead::UnknownClient, |_| NotRead::SeveralClients);
+                self.refused = Some(reason);
+            }
+            _ => {}
+        }
+        for (_, log) in &mut self.logs {
+            log.add(record);
+        }
+    }
+
+    fn into_report(mut self, file: FileLines, place: Option<SessionClient>) -> Result<SessionReport, NotRead> {
+        if let Some(reason) = self.refused {
+            return Err(reason);
+        }
+        let is_empty = file.records == 0;
+        let place = place.filter(|_| is_empty);
+        let client = self.client.or(place).ok_or(NotRead::UnknownClient)?;
+        let log = self.logs.iter().position(|(known, _)| *known == client);
+        let log = log.map(|index| self.logs.swap_remove(index).1);
+        let facts = log.map_or_else(LogFacts::default, SessionLog::finish);
+        if facts.messages == 0 && !is_empty {
+            return Err(NotRead::NoContent);
+        }
+        Ok(SessionReport {
+            client,
+            version: facts.version,
+            session: facts.session,
+            bytes: file.bytes,
+            lines: file.lines,
+            messages: facts.messages,
+            reachable: facts.reachable,
+            findings: join_findings(client, file.findings, facts.findings, is_empty),
+            unlisted: file.unlisted,
+        })
+    }
+}
+
+/// Joins the findings about lines with those of the log, in the order of the file.
+fn join_findings(
+    client: SessionClient,
+    mut lines: Vec<SessionFinding>,
+    mut log: Vec<SessionFinding>,
+    is_empty: bool,
+) -> Vec<SessionFinding> {
+    let is_long = |finding: &SessionFinding| finding.code == SessionCode::Damage(Damage::LongRecord);
+    if lines.iter().any(is_long) {
+        // A parent or a result may be in the record that was not read.
+        for finding in &mut log {
+            finding.fix = FixKind::Told;
+        }
+    }
+    for finding in &mut lines {
+        // Codex counts its records, so none is appended again.
+        let is_appended = finding.fix == FixKind::Append && client == SessionClient::Codex;
+        // Without a record nothing can be brought back.
+        if is_appended || is_empty {
+            finding.fix = FixKind::Told;
+        }
+    }
+    lines.append(&mut log);
+    lines.sort_by_key(|finding| finding.byte);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that counts messages.
+    #[derive(Debug, Default)]
+    struct MessageLog(LogFacts);
+
+    impl SessionLog for MessageLog {
+        fn add(&mut self, record: &Record<'_>) {
+            let has_text = memchr::memmem::find(record.text, b"\"message\"").is_some();
+            self.0.messages += u64::from(has_text);
+            self.0.reachable += u64::from(has_text && !record.is_skipped);
+            self.0.findings.push(SessionFinding {
+                code: SessionCode::Damage(Damage::LostParent),
+                line: record.line,
+                byte: record.byte,
+                len: 1,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::InPlace,
+            });
+        }
+
+        fn finish(self: Box<Self>) -> LogFacts {
+            self.0
+        }
+    }
+
+    const ROWS: &[LogRow] = &[
+        LogRow {
+            client: SessionClient::ClaudeCode,
+            new_log: || Box::new(MessageLog::default()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
+        },
+        LogRow {
+            client: SessionClient::Codex,
+            new_log: || Box::new(MessageLog::default()),
+            plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
+        },
+    ];
+
+    const CLAUDE: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"content":"x"}}"#;
+    const TITLE: &str = r#"{"type":"custom-title","sessionId":"s"}"#;
+    const SYSTEM: &str = r#"{"type":"system","uuid":"b","sessionId":"s"}"#;
+    const CODEX: &str = r#"{"type":"response_item","timestamp":"t","payload":{"type":"message"}}"#;
+    const QWEN: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"parts":[{"text":"x"}]}}"#;
+    const COPILOT: &str = r#"{"type":"session.start","data":{},"id":"a","timestamp":"t","parentId":null}"#;
+
+    fn scan_text(place: Option<SessionClient>, text: &str) -> Result<SessionReport, NotRead> {
+        scan_with(ROWS, place, &mut text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn only_files_of_one_known_client_are_read() {
+        let (claude, codex) = (SessionClient::ClaudeCode, SessionClient::Codex);
+        for (lines, wanted) in [
+            (vec![CLAUDE], Ok((claude, 1, 1))),
+            (vec![SYSTEM, TITLE, CLAUDE, SYSTEM], Ok((claude, 1, 1))),
+            (vec![CODEX, CODEX], Ok((codex, 2, 2))),
+            // A record that the client skips counts, and tells the client if no other does.
+            (vec!["\0", CLAUDE], Ok((claude, 1, 1))),
+            (vec![TITLE], Err(NotRead::NoContent)),
+            (vec![SYSTEM], Err(NotRead::UnknownClient)),
+            (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
+            (vec![QWEN], Err(NotRead::UnknownClient)),
+            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::UnknownClient)),
+            (vec![COPILOT], Err(NotRead::UnknownClient)),
+            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
+            (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
+            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
+            (vec![], Err(NotRead::UnknownClient)),
+        ] {
+            let report = scan_text(None, &(lines.join("\n") + "\n"));
+            let report = report.map(|report| (report.client, report.messages, report.reachable));
+            assert_eq!(report, wanted, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn files_without_a_record_are_those_of_their_place() {
+        let client = SessionClient::Codex;
+        for (text, wanted) in [
+            ("", "empty_file"),
+            ("\0\0\n", "nul_bytes"),
+            ("{\"type\":\"us", "torn_record"),
+        ] {
+            let report = scan_text(Some(client), text).unwrap();
+            assert_eq!((report.client, report.messages), (client, 0), "{text:?}");
+            let found: Vec<_> = report
+                .findings
+                .iter()
+                .map(|found| (found.code.label(), found.fix))
+                .collect();
+            assert_eq!(found, [(wanted, FixKind::Told)], "{text:?}");
+            assert_eq!(scan_text(None, text).err(), Some(NotRead::UnknownClient), "{text:?}");
+        }
+        // A record tells more than the place.
+        assert_eq!(scan_text(Some(client), SYSTEM).err(), Some(NotRead::UnknownClient));
+        assert_eq!(
+            scan_text(Some(client), CLAUDE).unwrap().client,
+            SessionClient::ClaudeCode
+        );
+    }
+
+    #[test]
+    fn findings_of_lines_and_of_the_log_are_one_list() {
+        let report = scan_text(None, &format!("{CLAUDE}\n{TITLE}{SYSTEM}\nx\n")).unwrap();
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|found| (found.line, found.code.label()))
+            .collect();
+        let (lost, joined) = ("lost_parent", "joined_records");
+        assert_eq!(
+            found,
+            [(1, lost), (2, joined), (2, lost), (2, lost), (3, "torn_record")]
+        );
+        assert_eq!(report.findings.first().map(|found| found.fix), Some(FixKind::InPlace));
+        // Codex counts records, so none is appended a second time.
+        let report = scan_text(None, &format!("{CODEX}{CODEX}\n")).unwrap();
+        let joined = report.findings.iter().find(|found| found.code.label() == joined);
+        assert_eq!(joined.map(|found| found.fix), Some(FixKind::Told));
+    }
+
+    #[test]
+    fn a_long_record_may_be_the_one_that_is_missed() {
+        use std::io::Read as _;
+
+        let long = io::repeat(b'x').take(crate::sessions::records::RECORD_BYTES_MAX as u64 + 1);
+        let mut text = CLAUDE.as_bytes().chain(&b"\n"[..]).chain(long);
+        let report = scan_with(ROWS, None, &mut text).unwrap().unwrap();
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|found| (found.code.label(), found.fix))
+            .collect();
+        assert_eq!(found, [("lost_parent", FixKind::Told), ("long_record", FixKind::Told)]);
+    }
+}
