@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     branch::{RecordSet, SentBranch, find_leaf, walk_back},
-    entry::{EntryList, PartEntry, PartSort, mark},
+    entry::{EntryList, InputForm, PartEntry, PartSort, mark},
     forks::find_forks,
     joins::SentRecords,
     links::{LinkIndex, NONE},
@@ -59,6 +59,7 @@ impl LogAnalysis {
         faults.extend(judge.other_results(&sent));
         faults.extend(judge.foreign_thinking(&sent));
         faults.extend(find_forks(&log, &index, &branch, &sent));
+        judge.rewrite_calls(&mut faults);
         faults.sort_by_key(|fault| (fault.finding.line, fault.finding.byte));
         let messages = (0..log.list.count()).filter(|record| judge.is_message(*record)).count() as u64;
         let reachable = judge.count_reachable(&placed, &sent);
@@ -118,6 +119,7 @@ impl Judge<'_> {
                 fix: remedy.fix_kind(),
             },
             remedy,
+            place: None,
         }
     }
 
@@ -141,6 +143,7 @@ impl Judge<'_> {
                 fix: remedy.fix_kind(),
             },
             remedy,
+            place: None,
         }
     }
 
@@ -182,9 +185,15 @@ impl Judge<'_> {
         !self.list().entry(record).has(mark::COPY) && !self.index.is_foreign(self.list(), record)
     }
 
+    /// Returns `true` if a later record has the same id: that one counts.
+    fn is_shadowed(&self, record: u32) -> bool {
+        let (_, last) = self.index.namesakes(self.list(), record);
+        last != NONE && last > record
+    }
+
     /// Returns the fault of a record whose id another one before it has.
     fn twice_fault(&self, record: u32, sent: &SentRecords) -> Option<FoundFault> {
-        let first = self.index.namesakes(self.list(), record).next()?;
+        let (first, _) = self.index.namesakes(self.list(), record);
         let is_message = |record: u32| self.list().entry(record).has(mark::MESSAGE);
         let is_sent = sent.members.has(first) || sent.members.has(record);
         if first >= record || !is_sent || !(is_message(first) || is_message(record)) {
@@ -297,7 +306,10 @@ impl Judge<'_> {
                 continue;
             }
             let remedy = self.pair_remedy(code, record, number, &part);
-            faults.push(self.part_fault(code, record, &part, lines, remedy));
+            faults.push(FoundFault {
+                place: Some((record, number)),
+                ..self.part_fault(code, record, &part, lines, remedy)
+            });
         }
         faults
     }
@@ -311,6 +323,30 @@ impl Judge<'_> {
             SessionCode::Pairing(FindingKind::Orphan) if part.fits => Remedy::Quote { record, part: number },
             SessionCode::Pairing(FindingKind::MalformedCall) if part.fits => Remedy::Input { record, part: number },
             _ => Remedy::Told,
+        }
+    }
+
+    /// Lets the records of malformed calls be written anew where the mended input does not fit.
+    ///
+    /// Only as the last mend of a file: the others overwrite bytes of records that would be blanked.
+    fn rewrite_calls(&self, faults: &mut [FoundFault]) {
+        work::count(faults.len());
+        if faults.iter().any(|fault| fault.remedy != Remedy::Told) {
+            return;
+        }
+        let mut rewritten = RecordSet::with_room(self.list().count());
+        for fault in faults {
+            let is_malformed = fault.finding.code == SessionCode::Pairing(FindingKind::MalformedCall);
+            let Some((record, part)) = fault.place.filter(|_| is_malformed) else {
+                continue;
+            };
+            let sort = self.list().part(part).map(|part| part.sort);
+            let has_input = matches!(sort, Some(PartSort::Call(InputForm::Text | InputForm::Other)));
+            // One call at a time: each of them changes the whole record.
+            if has_input && self.list().entry(record).has(mark::REAL_UUID) && rewritten.add(record) {
+                fault.remedy = Remedy::Rewrite { record, part };
+                fault.finding.fix = fault.remedy.fix_kind();
+            }
         }
     }
 
@@ -351,11 +387,7 @@ impl Judge<'_> {
             members.remove(record);
         }
         let is_sent = |record: &u32| {
-            let is_shadowed = self
-                .index
-                .namesakes(list, *record)
-                .last()
-                .is_some_and(|last| last > *record);
+            let is_shadowed = self.is_shadowed(*record);
             members.has(*record) && !list.entry(*record).has(mark::SKIPPED) && !is_shadowed
         };
         (0..list.count())
@@ -388,13 +420,7 @@ impl Judge<'_> {
             };
             let list = self.list();
             // The record before it is not read: its line is skipped, or the last one with its id counts.
-            let is_gone = before != NONE
-                && (list.entry(before).has(mark::SKIPPED)
-                    || self
-                        .index
-                        .namesakes(list, before)
-                        .last()
-                        .is_some_and(|last| last > before));
+            let is_gone = before != NONE && (list.entry(before).has(mark::SKIPPED) || self.is_shadowed(before));
             if is_cut || (is_gone && !heals) {
                 stop = place;
             }

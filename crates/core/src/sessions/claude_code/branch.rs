@@ -146,19 +146,27 @@ pub(super) fn find_leaf(log: &ReadLog, index: &LinkIndex) -> u32 {
     let noted = noted.filter(|leaf| *leaf != NONE && !index.is_foreign(list, *leaf));
     let last = || (0..list.count()).rev().find(|record| is_own(*record));
     let Some(start) = noted.or_else(last) else { return NONE };
-    let (mut newest, mut waiting) = (NONE, vec![start]);
+    let (mut found, mut waiting) = (Vec::new(), vec![start]);
     let mut seen = RecordSet::with_room(list.count());
     while let Some(record) = waiting.pop() {
         work::count(1);
         if !seen.add(record) || index.is_foreign(list, record) {
             continue;
         }
-        if is_own(record) && (newest == NONE || record > newest) {
-            newest = record;
-        }
+        found.extend(Some(record).filter(|record| is_own(*record)));
         waiting.extend(index.children(record));
     }
-    if newest == NONE { start } else { newest }
+    // A record that others follow is no end, even if it stands behind them in the file, as appended ones do.
+    let mut followed = RecordSet::with_room(list.count());
+    for record in &found {
+        let mut above = index.parent(*record);
+        while above != NONE && seen.has(above) && followed.add(above) {
+            work::count(1);
+            above = index.parent(above);
+        }
+    }
+    let ends = found.iter().copied().filter(|record| !followed.has(*record));
+    ends.max().or_else(|| found.iter().copied().max()).unwrap_or(start)
 }
 
 /// Returns the branch that ends at `leaf`.

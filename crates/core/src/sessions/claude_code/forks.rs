@@ -100,6 +100,7 @@ impl ForkSearch<'_> {
                 fix: Remedy::Told.fix_kind(),
             },
             remedy: Remedy::Told,
+            place: None,
         })
     }
 

@@ -27,6 +27,8 @@ pub(super) struct SentRecords {
     pub(super) calls: HashMap<u64, SentCall>,
     /// Results beside the chain, by their calls.
     pub(super) joined: HashMap<u64, u32>,
+    /// The ids of several calls, or of several results.
+    pub(super) repeated: HashSet<u64>,
 }
 
 impl SentRecords {
@@ -41,6 +43,7 @@ impl SentRecords {
             members,
             calls: HashMap::new(),
             joined: HashMap::new(),
+            repeated: HashSet::new(),
         };
         sent.add_blocks(list, &is_own);
         for record in 0..list.count() {
@@ -48,7 +51,10 @@ impl SentRecords {
                 for part in list.parts_of(record) {
                     work::count(1);
                     if matches!(part.sort, PartSort::Call(_)) && part.id != 0 {
-                        sent.calls.insert(part.id, SentCall { record, result: None });
+                        let call = SentCall { record, result: None };
+                        if sent.calls.insert(part.id, call).is_some() {
+                            sent.repeated.insert(part.id);
+                        }
                     }
                 }
             }
@@ -83,6 +89,9 @@ impl SentRecords {
             for part in list.parts_of(record) {
                 work::count(1);
                 let call = self.calls.get_mut(&part.id);
+                if !is_beside && call.as_ref().is_some_and(|call| call.result.is_some()) {
+                    self.repeated.insert(part.id);
+                }
                 let is_open = |call: &&mut SentCall| call.result.is_none() && call.record < record;
                 if let Some(call) = call.filter(is_open) {
                     call.result = Some(record);

@@ -52,6 +52,8 @@ impl LinkIndex {
         work::count(by_uuid.len());
         by_uuid.sort_unstable_by_key(|index| (list.entry(*index).uuid, *index));
         mark_copies(list, &by_uuid);
+        // A search must not pass over the copies of one record again and again.
+        by_uuid.retain(|index| !list.entry(*index).has(mark::COPY));
         let messages = (0..count)
             .map(|index| list.entry(index))
             .filter(|entry| entry.has(mark::MESSAGE));
@@ -105,20 +107,15 @@ impl LinkIndex {
     pub(super) fn find_near(&self, list: &EntryList, uuid: LinkId, before: u32) -> u32 {
         let named = self.of_uuid(list, uuid);
         let earlier = named.partition_point(|index| *index < before);
-        let is_real = |index: &&u32| !list.entry(**index).has(mark::COPY);
         let (earlier, later) = named.split_at_checked(earlier).unwrap_or_default();
-        let found = earlier
-            .iter()
-            .rev()
-            .find(is_real)
-            .or_else(|| later.iter().find(is_real));
-        found.copied().unwrap_or(NONE)
+        earlier.last().or_else(|| later.first()).copied().unwrap_or(NONE)
     }
 
-    /// Returns the records with the id of another one, which are no copies.
-    pub(super) fn namesakes<'s>(&'s self, list: &'s EntryList, index: u32) -> impl Iterator<Item = u32> + 's {
-        let named = self.of_uuid(list, list.entry(index).uuid).iter().copied();
-        named.filter(|index| !list.entry(*index).has(mark::COPY))
+    /// Returns the first and the last of the records with the id of another one. [`NONE`] for records without an id.
+    pub(super) fn namesakes(&self, list: &EntryList, index: u32) -> (u32, u32) {
+        let named = self.of_uuid(list, list.entry(index).uuid);
+        let (first, last) = (named.first(), named.last());
+        (first.copied().unwrap_or(NONE), last.copied().unwrap_or(NONE))
     }
 
     /// Returns `true` if a record is one of another agent than the owner.

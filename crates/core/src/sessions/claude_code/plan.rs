@@ -7,9 +7,9 @@ use std::{
 
 use super::{
     analysis::LogAnalysis,
-    entry::{LinkId, RecordEntry, mark},
+    entry::{LinkId, PartEntry, RecordEntry, mark},
     links::NONE,
-    quoted::{mended_input, quote_orphan},
+    quoted::{mended_input, new_input, quote_orphan},
     reading::ReadLog,
     remedy::{FoundFault, Remedy},
 };
@@ -65,8 +65,8 @@ struct FaultPlan<'p> {
     renewed: HashSet<u32>,
     /// The calls of each record that get a result.
     answered: HashMap<u32, Vec<u32>>,
-    /// The last call that gets a result, in the order of the file.
-    last_answer: Option<(u32, u32)>,
+    /// The last call for which a record is appended, in the order of the file.
+    last_append: Option<(u32, u32)>,
 }
 
 impl<'p> FaultPlan<'p> {
@@ -78,16 +78,17 @@ impl<'p> FaultPlan<'p> {
             moved: HashSet::new(),
             renewed: HashSet::new(),
             answered: HashMap::new(),
-            last_answer: None,
+            last_append: None,
         };
         for fault in &analysis.faults {
             work::count(1);
             match fault.remedy {
                 Remedy::NewParent { record, .. } => drop(plan.moved.insert(record)),
                 Remedy::NewId { record } => drop(plan.renewed.insert(record)),
+                Remedy::Rewrite { record, part } => plan.last_append = Some((record, part)),
                 Remedy::Answer { record, part } => {
                     plan.answered.entry(record).or_default().push(part);
-                    plan.last_answer = Some((record, part));
+                    plan.last_append = Some((record, part));
                 }
                 Remedy::Quote { .. } | Remedy::Input { .. } | Remedy::Told => {}
             }
@@ -98,14 +99,14 @@ impl<'p> FaultPlan<'p> {
     fn add_remedy(&mut self, remedy: Remedy) -> io::Result<()> {
         match remedy {
             Remedy::Told => Ok(()),
-            Remedy::NewParent { record, parent } => self.set_parent(record, parent.map(|parent| self.id_of(parent))),
+            Remedy::NewParent { record, parent } => self.set_parent(record, parent.map(|parent| self.end_of(parent))),
             Remedy::NewId { record } => self.give_new_id(record),
             Remedy::Answer { record, part } => self.add_answer(record, part),
             Remedy::Quote { record, part } => self.replace_block(record, part, |json, block| {
-                let quoted = quote_orphan(json, block).filter(|quoted| quoted.fits_in(block));
-                quoted.map(|quoted| (block, quoted.write_padded(json, block)))
+                quote_orphan(json, block).map(|quoted| (block, quoted.write_padded(json, block)))
             }),
             Remedy::Input { record, part } => self.replace_block(record, part, mended_input),
+            Remedy::Rewrite { record, part } => self.rewrite_record(record, part),
         }
     }
 
@@ -121,6 +122,20 @@ impl<'p> FaultPlan<'p> {
         } else {
             entry.uuid
         }
+    }
+
+    /// Returns the id of the result that follows a record whose call gets one, or of the record itself.
+    fn end_of(&self, record: u32) -> LinkId {
+        let last = self.answered.get(&record).and_then(|parts| parts.last());
+        last.map_or_else(|| self.id_of(record), |part| self.result_id(record, *part))
+    }
+
+    /// Returns the id of the result that a call gets.
+    fn result_id(&self, record: u32, part: u32) -> LinkId {
+        let entry = self.entry(record);
+        entry
+            .uuid
+            .derive_id("result", u64::from(part.saturating_sub(entry.parts)))
     }
 
     fn read_bytes(&mut self, byte: u64, len: u64) -> io::Result<Vec<u8>> {
@@ -217,9 +232,7 @@ impl<'p> FaultPlan<'p> {
             return Ok(());
         };
         let text = self.read_record(&entry)?;
-        let place = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let block = Span::new(place(part.at), place(part.at).saturating_add(place(part.len)));
-        if let Some((span, new)) = new(Json::new(&text), block) {
+        if let Some((span, new)) = new(Json::new(&text), block_of(&part)) {
             self.edits.push(SessionEdit::Overwrite {
                 at: entry.byte.saturating_add(span.start as u64),
                 new,
@@ -228,24 +241,43 @@ impl<'p> FaultPlan<'p> {
         Ok(())
     }
 
+    /// Appends a record with an object as input, and blanks the old one. An id stays that of one record.
+    fn rewrite_record(&mut self, record: u32, part: u32) -> io::Result<()> {
+        let entry = self.entry(record);
+        let Some(call) = self.analysis.log.list.part(part) else {
+            return Ok(());
+        };
+        let text = self.read_record(&entry)?;
+        let json = Json::new(&text);
+        if let Some((input, new)) = new_input(json, block_of(&call)) {
+            let (head, tail) = (Span::new(0, input.start), Span::new(input.end, text.len()));
+            self.edits.push(SessionEdit::Append {
+                record: [json.bytes(head), &new, json.bytes(tail)].concat(),
+            });
+            self.edits.push(SessionEdit::Blank {
+                at: entry.byte,
+                len: u64::from(entry.len),
+            });
+        }
+        if self.last_append == Some((record, part)) {
+            self.add_last_prompt()?;
+        }
+        Ok(())
+    }
+
     /// Appends a result for a call. What follows the call follows the last result of its record from then on.
     fn add_answer(&mut self, record: u32, part: u32) -> io::Result<()> {
         let entry = self.entry(record);
         let answered = self.answered.get(&record).cloned().unwrap_or_default();
-        let result_id = |part: u32| {
-            entry
-                .uuid
-                .derive_id("result", u64::from(part.saturating_sub(entry.parts)))
-        };
         let place = answered.iter().position(|other| *other == part).unwrap_or(0);
         let before = place.checked_sub(1).and_then(|before| answered.get(before));
-        let parent = before.map_or_else(|| self.id_of(record), |before| result_id(*before));
+        let parent = before.map_or_else(|| self.id_of(record), |before| self.result_id(record, *before));
         let text = self.read_record(&entry)?;
         let Some(call) = self.analysis.log.list.part(part) else {
             return Ok(());
         };
         let id = self.analysis.log.list.id_text(&call);
-        let new = result_id(part);
+        let new = self.result_id(record, part);
         self.edits.push(SessionEdit::Append {
             record: result_record(&text, &id, parent, new),
         });
@@ -254,7 +286,7 @@ impl<'p> FaultPlan<'p> {
                 self.set_parent(child, Some(new))?;
             }
         }
-        if self.last_answer == Some((record, part)) {
+        if self.last_append == Some((record, part)) {
             self.add_last_prompt()?;
         }
         Ok(())
@@ -291,6 +323,12 @@ impl<'p> FaultPlan<'p> {
         });
         Ok(())
     }
+}
+
+/// Returns the place of a part in its record.
+fn block_of(part: &PartEntry) -> Span {
+    let place = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Span::new(place(part.at), place(part.at).saturating_add(place(part.len)))
 }
 
 /// Writes the record of a result, for the call in the record `call`.

@@ -1,7 +1,7 @@
 //! The reader of one record.
 
 use super::{
-    entry::{EntryList, LinkId, PartSort, RecordEntry, hash_bytes, mark},
+    entry::{EntryList, InputForm, LinkId, PartSort, RecordEntry, hash_bytes, mark},
     quoted::{input_form, mended_input, quote_orphan},
 };
 use crate::{
@@ -171,14 +171,13 @@ impl ReadLog {
         let is_answer = entry.has(mark::ASSISTANT);
         let (sort, id, fits) = match (kind.as_ref(), is_answer) {
             (b"tool_use", true) => {
-                let is_mended = || mended_input(json, block).is_some();
                 let form = input_form(json, block);
-                let fits = form != super::entry::InputForm::Sound && is_mended();
+                let fits = form != InputForm::Sound && mended_input(json, block).is_some();
                 (PartSort::Call(form), "id", fits)
             }
             (b"tool_result", false) => {
                 entry.marks |= mark::RESULTS;
-                let fits = quote_orphan(json, block).is_some_and(|quoted| quoted.fits_in(block));
+                let fits = quote_orphan(json, block).is_some();
                 let sort = if is_lost_result(json, block) {
                     PartSort::LostResult
                 } else {

@@ -40,6 +40,13 @@ pub(super) enum Remedy {
         /// The call.
         part: u32,
     },
+    /// The record is appended with an object as input, and blanked where it stands.
+    Rewrite {
+        /// The record.
+        record: u32,
+        /// The call.
+        part: u32,
+    },
 }
 
 impl Remedy {
@@ -47,7 +54,7 @@ impl Remedy {
     pub(super) const fn fix_kind(self) -> FixKind {
         match self {
             Self::Told => FixKind::Told,
-            Self::Answer { .. } => FixKind::Append,
+            Self::Answer { .. } | Self::Rewrite { .. } => FixKind::Append,
             Self::NewParent { .. } | Self::NewId { .. } | Self::Quote { .. } | Self::Input { .. } => FixKind::InPlace,
         }
     }
@@ -60,4 +67,6 @@ pub(super) struct FoundFault {
     pub(super) finding: SessionFinding,
     /// Its mend.
     pub(super) remedy: Remedy,
+    /// The record and the number of its part. `None` if it is about the whole record.
+    pub(super) place: Option<(u32, u32)>,
 }

@@ -45,6 +45,19 @@ struct Skeleton {
     texts: (bool, bool),
     /// The last message of the model. `None` if only text of it came last.
     last_answer: Option<usize>,
+    /// The turn that is being read. `None` outside of turns with calls.
+    turn: Option<PlainTurn>,
+}
+
+/// A turn whose calls have had nothing but their results so far. Once it has them all there is nothing to judge.
+///
+/// Nearly all turns of a session end so, and the body would be much larger with them.
+#[derive(Debug, Default)]
+struct PlainTurn {
+    /// Its messages: of the model or not, and their records.
+    messages: Vec<(bool, Vec<u32>)>,
+    /// The calls that have no result yet.
+    open: HashSet<u64>,
 }
 
 /// Judges the calls and results of a request.
@@ -88,7 +101,7 @@ impl Skeleton {
                 continue;
             }
             if !entry.has(mark::ASSISTANT) {
-                skeleton.add_message(list, false, &[*record]);
+                skeleton.take_message(list, sent, false, &[*record]);
             } else if entry.message == 0 {
                 skeleton.add_answer(list, sent, &[*record]);
             } else if let Some(records) = answers.remove(&entry.message) {
@@ -96,6 +109,7 @@ impl Skeleton {
                 skeleton.add_answer(list, sent, &records);
             }
         }
+        skeleton.end_turn(list);
         skeleton.flush_texts();
         skeleton.body.extend_from_slice(b"]}");
         skeleton
@@ -103,7 +117,7 @@ impl Skeleton {
 
     /// Adds an answer, and the results beside the chain that belong to it.
     fn add_answer(&mut self, list: &EntryList, sent: &SentRecords, records: &[u32]) {
-        self.add_message(list, true, records);
+        self.take_message(list, sent, true, records);
         let (mut seen, mut results) = (HashSet::new(), Vec::new());
         for part in records.iter().flat_map(|record| list.parts_of(*record)) {
             work::count(1);
@@ -111,7 +125,46 @@ impl Skeleton {
             results.extend(joined);
         }
         if !results.is_empty() {
-            self.add_message(list, false, &results);
+            self.take_message(list, sent, false, &results);
+        }
+    }
+
+    /// Adds a message, unless it belongs to a turn in which there is nothing to judge.
+    fn take_message(&mut self, list: &EntryList, sent: &SentRecords, is_answer: bool, records: &[u32]) {
+        let parts = || records.iter().flat_map(|record| list.parts_of(*record));
+        if let Some(turn) = &mut self.turn {
+            let is_plain =
+                |record: &u32| list.entry(*record).has(mark::RESULTS) && !list.entry(*record).has(mark::TEXT);
+            let is_result =
+                !is_answer && records.iter().all(is_plain) && parts().all(|part| turn.open.remove(&part.id));
+            if is_result {
+                turn.messages.push((false, records.to_vec()));
+                if turn.open.is_empty() {
+                    (self.turn, self.last_answer, self.texts) = (None, None, (true, true));
+                }
+                return;
+            }
+            self.end_turn(list);
+        }
+        let is_plain = |part: &PartEntry| match part.sort {
+            PartSort::Call(InputForm::Sound) => part.is_legal_id && !sent.repeated.contains(&part.id),
+            PartSort::ForeignThinking => true,
+            _ => false,
+        };
+        let open: HashSet<u64> = parts().map(|part| part.id).filter(|id| *id != 0).collect();
+        work::count(open.len());
+        if is_answer && !open.is_empty() && parts().all(|part| is_plain(&part)) {
+            let messages = vec![(true, records.to_vec())];
+            self.turn = Some(PlainTurn { messages, open });
+        } else {
+            self.add_message(list, is_answer, records);
+        }
+    }
+
+    /// Adds the messages of a turn that has ended without all of its results.
+    fn end_turn(&mut self, list: &EntryList) {
+        for (is_answer, records) in self.turn.take().unwrap_or_default().messages {
+            self.add_message(list, is_answer, &records);
         }
     }
 
