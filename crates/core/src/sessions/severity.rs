@@ -72,6 +72,12 @@ pub const MEASURED: &[Measured] = &[
     ),
     claude(
         Damage::TornRecord,
+        Since::First,
+        Severity::Error,
+        "the client skips the line, and its first request may be refused",
+    ),
+    claude(
+        Damage::TornRecord,
         Since::New,
         Severity::Warning,
         "the client skips the line, with any record behind the fragment, and the call or result that belongs to it",
@@ -139,6 +145,12 @@ pub const MEASURED: &[Measured] = &[
     ),
     claude(
         Damage::UuidTwice,
+        Since::First,
+        Severity::Error,
+        "the client goes in a circle there, and may never end",
+    ),
+    claude(
+        Damage::UuidTwice,
         Since::Old,
         Severity::Warning,
         "the client goes in a circle there, and sends nothing of what stands before",
@@ -151,6 +163,12 @@ pub const MEASURED: &[Measured] = &[
     ),
     claude(
         Damage::ParentCircle,
+        Since::First,
+        Severity::Error,
+        "the client goes in the circle, and never ends",
+    ),
+    claude(
+        Damage::ParentCircle,
         Since::Old,
         Severity::Warning,
         "the client sends nothing of what stands before it",
@@ -159,7 +177,7 @@ pub const MEASURED: &[Measured] = &[
         Damage::Fork,
         Since::All,
         Severity::Warning,
-        "the client sends the newest of the two branches, and leaves the other out",
+        "the client sends one of the two branches, and leaves the other out",
     ),
     claude(
         Damage::Rewound,
@@ -194,15 +212,15 @@ pub const MEASURED: &[Measured] = &[
     ),
     claude_pair(
         FindingKind::Orphan,
-        Since::New,
-        Severity::Warning,
-        "the client leaves the result out",
+        Since::First,
+        Severity::Error,
+        "the client sends it, and the provider refuses every request",
     ),
     claude_pair(
         FindingKind::Orphan,
-        Since::Old,
+        Since::Later,
         Severity::Warning,
-        "the client leaves the result out, or the provider refuses the request",
+        "the client leaves the result out",
     ),
     claude_pair(
         FindingKind::Duplicate,
@@ -245,10 +263,17 @@ enum Since {
     New,
     /// Those before it.
     Old,
+    /// Those before 2.1.42. Their rows stand before those of [`Since::Old`].
+    First,
+    /// Those from 2.1.42 on.
+    Later,
 }
 
 /// The first version of Claude Code that copes with most damage. Those between 2.1.42 and it were not tried.
 const CLAUDE_COPES: ClientVersion = ClientVersion([2, 1, 332]);
+
+/// The version of Claude Code that was tried before it.
+const CLAUDE_LATER: ClientVersion = ClientVersion([2, 1, 42]);
 
 const fn claude(damage: Damage, since: Since, severity: Severity, effect: &'static str) -> Measured {
     claude_row(SessionCode::Damage(damage), since, severity, effect)
@@ -263,6 +288,8 @@ const fn claude_row(code: SessionCode, since: Since, severity: Severity, effect:
         Since::All => (None, None, "2.0.32, 2.1.42 and 2.1.332, 2026-11"),
         Since::New => (Some(CLAUDE_COPES), None, "2.1.332, 2026-11"),
         Since::Old => (None, Some(CLAUDE_COPES), "2.0.32 and 2.1.42, 2026-11"),
+        Since::First => (None, Some(CLAUDE_LATER), "2.0.32, 2026-11"),
+        Since::Later => (Some(CLAUDE_LATER), None, "2.1.42 and 2.1.332, 2026-11"),
     };
     Measured {
         code,
@@ -287,4 +314,44 @@ pub fn severity_of(
         Some(version) => row.from.is_none_or(|from| version >= from) && row.until.is_none_or(|until| version < until),
         None => row.until.is_none(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effect_depends_on_the_version() {
+        let severity = |code, version| {
+            let version = ClientVersion::parse(version);
+            severity_of(code, SessionClient::ClaudeCode, version).map(|row| row.severity)
+        };
+        let circle = SessionCode::Damage(Damage::ParentCircle);
+        for (version, wanted) in [
+            ("2.0.32", Severity::Error),
+            ("2.1.42", Severity::Warning),
+            ("2.1.331", Severity::Warning),
+            ("2.1.332", Severity::Note),
+            ("3.0.0", Severity::Note),
+            // Without a version the newest one is meant.
+            ("", Severity::Note),
+        ] {
+            assert_eq!(severity(circle, version), Some(wanted), "{version}");
+        }
+        assert_eq!(
+            severity(SessionCode::Pairing(FindingKind::Orphan), "2.0.32"),
+            Some(Severity::Error)
+        );
+    }
+
+    /// A version between those that were tried has an effect too.
+    #[test]
+    fn each_damage_of_claude_code_has_an_effect_in_every_version() {
+        for row in MEASURED.iter().filter(|row| row.client == SessionClient::ClaudeCode) {
+            for version in ["0.0.1", "2.0.32", "2.1.42", "2.1.200", "2.1.332", "9.9.9", ""] {
+                let found = severity_of(row.code, row.client, ClientVersion::parse(version));
+                assert!(found.is_some(), "{} in {version}", row.code.label());
+            }
+        }
+    }
 }

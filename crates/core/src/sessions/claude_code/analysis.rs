@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     branch::{RecordSet, SentBranch, find_leaf, walk_back},
-    entry::{EntryList, InputForm, PartEntry, PartSort, mark},
+    entry::{EntryList, InputShape, PartEntry, PartSort, mark},
     forks::find_forks,
     joins::SentRecords,
     links::{LinkIndex, NONE},
@@ -341,7 +341,7 @@ impl Judge<'_> {
                 continue;
             };
             let sort = self.list().part(part).map(|part| part.sort);
-            let has_input = matches!(sort, Some(PartSort::Call(InputForm::Text | InputForm::Other)));
+            let has_input = matches!(sort, Some(PartSort::Call(InputShape::Text | InputShape::Other)));
             // One call at a time: each of them changes the whole record.
             if has_input && self.list().entry(record).has(mark::REAL_UUID) && rewritten.add(record) {
                 fault.remedy = Remedy::Rewrite { record, part };

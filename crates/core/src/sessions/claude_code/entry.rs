@@ -153,7 +153,7 @@ impl RecordEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartSort {
     /// A call of a tool, with the form of its input.
-    Call(InputForm),
+    Call(InputShape),
     /// The result of a call.
     Result,
     /// A result that says that there is none.
@@ -168,7 +168,7 @@ pub(super) enum PartSort {
 
 /// The form of a call's input and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InputForm {
+pub(super) enum InputShape {
     /// An object, and a legal name.
     Sound,
     /// Text.

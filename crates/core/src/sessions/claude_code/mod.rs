@@ -1,8 +1,8 @@
 //! Sessions of Claude Code: one record for each block of an answer, linked to the record before it.
 //!
-//! A record is read once, and its place, links and ids are kept ([`entry`], [`reading`]). The links ([`links`]) give the
-//! way from the end of the conversation to its beginning ([`branch`]), with what stands beside it ([`joins`]) and what
-//! is left out ([`forks`]). Its calls and results are judged by the rules for bodies ([`skeleton`]). Each fault has a
+//! A record is read once, and its place, links and ids are kept ([`entry`], [`reading`]). The links ([`links`]) give
+//! the way from the end of the conversation to its beginning ([`branch`]), with what stands beside it ([`joins`]) and
+//! what is left out ([`forks`]). Its calls and results are judged by the rules for bodies ([`skeleton`]). Each fault has a
 //! remedy ([`analysis`], [`remedy`]), from which its edits are planned ([`plan`]).
 //!
 //! Tried with Claude Code 2.0.32, 2.1.42 and 2.1.332 (2026-11).
@@ -19,6 +19,8 @@ mod reading;
 mod remedy;
 mod skeleton;
 
+#[cfg(test)]
+mod log_writer;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +57,12 @@ impl SessionLog for ClaudeCodeLog {
     }
 }
 
-/// Plans the edits for one finding.
+/// Plans the edits for one finding, as if the others were mended together with it.
 pub(super) fn plan_edits(finding: &SessionFinding, file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-    plan::plan_finding(finding, file)
+    plan_together(&[finding], file)
+}
+
+/// Plans the edits for findings of one scan, in one pass over the file.
+pub(super) fn plan_together(findings: &[&SessionFinding], file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+    plan::plan_findings(findings, file)
 }

@@ -11,7 +11,7 @@ use super::{
     links::NONE,
     quoted::{mended_input, new_input, quote_orphan},
     reading::ReadLog,
-    remedy::{FoundFault, Remedy},
+    remedy::Remedy,
 };
 use crate::{
     repair::Placeholder,
@@ -35,23 +35,23 @@ const COPIED: [&str; 10] = [
     "timestamp",
 ];
 
-/// Plans the edits for one finding of a file.
-pub(super) fn plan_finding(finding: &SessionFinding, file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
+/// Plans the edits for findings of a file, in one pass over it. The edits of one depend on the others.
+pub(super) fn plan_findings(findings: &[&SessionFinding], file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
     file.seek(SeekFrom::Start(0))?;
     let mut log = ReadLog::default();
     read_records(&mut *file, |record| log.add_record(&record))?;
     let analysis = LogAnalysis::new(log);
-    let is_same = |fault: &&FoundFault| {
-        let found = &fault.finding;
-        (found.code, found.line, found.byte) == (finding.code, finding.line, finding.byte)
-    };
-    let remedy = analysis
+    let key = |finding: &SessionFinding| (finding.code, finding.line, finding.byte);
+    let wanted: HashSet<_> = findings.iter().map(|finding| key(finding)).collect();
+    let mut plan = FaultPlan::new(&analysis, file);
+    for fault in analysis
         .faults
         .iter()
-        .find(is_same)
-        .map_or(Remedy::Told, |fault| fault.remedy);
-    let mut plan = FaultPlan::new(&analysis, file);
-    plan.add_remedy(remedy)?;
+        .filter(|fault| wanted.contains(&key(&fault.finding)))
+    {
+        work::count(1);
+        plan.add_remedy(fault.remedy)?;
+    }
     Ok(plan.edits)
 }
 

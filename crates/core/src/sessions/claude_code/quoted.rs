@@ -1,6 +1,6 @@
 //! Blocks as they are mended in their place: a result without a call as text, and an input as an object.
 
-use super::entry::InputForm;
+use super::entry::InputShape;
 use crate::{
     splice::Span,
     wire::json::{Json, JsonKind, is_object, quote_string},
@@ -84,22 +84,26 @@ pub(super) fn quote_orphan(json: Json<'_>, block: Span) -> Option<QuotedBlock> {
 }
 
 /// Returns the form of the input of the call at `block`.
-pub(super) fn input_form(json: Json<'_>, block: Span) -> InputForm {
+pub(super) fn input_form(json: Json<'_>, block: Span) -> InputShape {
     let [name, input] = json.members(block, ["name", "input"]);
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     match input.map(|input| json.kind(input)) {
-        None | Some(JsonKind::Null) => return InputForm::Empty,
-        Some(JsonKind::Array) if input.is_some_and(|input| json.is_empty(input)) => return InputForm::Empty,
-        Some(JsonKind::String) => return InputForm::Text,
-        Some(JsonKind::Array | JsonKind::Other) => return InputForm::Other,
+        None | Some(JsonKind::Null) => return InputShape::Empty,
+        Some(JsonKind::Array) if input.is_some_and(|input| json.is_empty(input)) => return InputShape::Empty,
+        Some(JsonKind::String) => return InputShape::Text,
+        Some(JsonKind::Array | JsonKind::Other) => return InputShape::Other,
         Some(JsonKind::Object) => {}
     }
     let Some(name) = name.filter(|name| json.kind(*name) == JsonKind::String) else {
-        return InputForm::BadName;
+        return InputShape::BadName;
     };
     let name = json.decode_string(name);
     let is_legal = !name.is_empty() && name.len() <= 128 && name.iter().all(is_letter);
-    if is_legal { InputForm::Sound } else { InputForm::BadName }
+    if is_legal {
+        InputShape::Sound
+    } else {
+        InputShape::BadName
+    }
 }
 
 /// Returns the input at `block` as an object, and its place. `None` if it takes more bytes than the old one.

@@ -1,7 +1,7 @@
 //! The reader of one record.
 
 use super::{
-    entry::{EntryList, InputForm, LinkId, PartSort, RecordEntry, hash_bytes, mark},
+    entry::{EntryList, InputShape, LinkId, PartSort, RecordEntry, hash_bytes, mark},
     quoted::{input_form, mended_input, quote_orphan},
 };
 use crate::{
@@ -172,7 +172,7 @@ impl ReadLog {
         let (sort, id, fits) = match (kind.as_ref(), is_answer) {
             (b"tool_use", true) => {
                 let form = input_form(json, block);
-                let fits = form != InputForm::Sound && mended_input(json, block).is_some();
+                let fits = form != InputShape::Sound && mended_input(json, block).is_some();
                 (PartSort::Call(form), "id", fits)
             }
             (b"tool_result", false) => {

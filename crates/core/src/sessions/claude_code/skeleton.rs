@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     branch::SentBranch,
-    entry::{EntryList, InputForm, PartEntry, PartSort, mark},
+    entry::{EntryList, InputShape, PartEntry, PartSort, mark},
     joins::SentRecords,
 };
 use crate::{
@@ -147,7 +147,7 @@ impl Skeleton {
             self.end_turn(list);
         }
         let is_plain = |part: &PartEntry| match part.sort {
-            PartSort::Call(InputForm::Sound) => part.is_legal_id && !sent.repeated.contains(&part.id),
+            PartSort::Call(InputShape::Sound) => part.is_legal_id && !sent.repeated.contains(&part.id),
             PartSort::ForeignThinking => true,
             _ => false,
         };
@@ -242,11 +242,11 @@ impl Skeleton {
         };
         let call = |name, input| format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}","input":{input}}}"#);
         let text = match part.sort {
-            PartSort::Call(InputForm::Sound) => call("f", "{}"),
-            PartSort::Call(InputForm::Text) => call("f", "\"x\""),
-            PartSort::Call(InputForm::Empty) => call("f", "null"),
-            PartSort::Call(InputForm::Other) => call("f", "1"),
-            PartSort::Call(InputForm::BadName) => call("!", "{}"),
+            PartSort::Call(InputShape::Sound) => call("f", "{}"),
+            PartSort::Call(InputShape::Text) => call("f", "\"x\""),
+            PartSort::Call(InputShape::Empty) => call("f", "null"),
+            PartSort::Call(InputShape::Other) => call("f", "1"),
+            PartSort::Call(InputShape::BadName) => call("!", "{}"),
             PartSort::Result | PartSort::LostResult => {
                 format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"x"}}"#)
             }

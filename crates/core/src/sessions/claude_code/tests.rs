@@ -2,7 +2,10 @@
 
 use std::io::Cursor;
 
-use super::*;
+use super::{
+    log_writer::{record, uuid},
+    *,
+};
 use crate::sessions::{client::ClientVersion, finding::FixKind, records::read_records};
 
 /// One log.
@@ -366,7 +369,7 @@ const CASES: &[LogCase] = &[
             "2 1 call m1 A",
             "3 2 result A",
             "4 3 text m2",
-            "boundary 5 4",
+            "boundary 5",
             "6 5 user",
             "7 6 text m3",
         ],
@@ -375,9 +378,40 @@ const CASES: &[LogCase] = &[
         after: (2, 6),
     },
     LogCase {
+        name: "a compaction that has kept messages",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 result A",
+            "4 3 text m2",
+            "kept 5 2 3",
+            "6 5 user",
+            "7 6 text m3",
+        ],
+        found: CLEAN,
+        before: (4, 6),
+        after: (4, 6),
+    },
+    LogCase {
+        name: "a compaction that has kept a call without its result",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 text m2",
+            "segment 5 2 3",
+            "6 5 user",
+            "7 6 text m3",
+        ],
+        found: &["unanswered 2 append"],
+        before: (3, 5),
+        after: (5, 6),
+    },
+    LogCase {
         name: "a lost link behind a compaction leads to it and not beyond",
         version: OLD,
-        lines: &["1 - user", "2 1 text m1", "boundary 5 -", "6 99 user", "7 6 text m3"],
+        lines: &["1 - user", "2 1 text m1", "boundary 5", "6 99 user", "7 6 text m3"],
         found: &["lost_parent 4 in_place"],
         before: (2, 4),
         after: (2, 4),
@@ -432,92 +466,6 @@ const CASES: &[LogCase] = &[
         after: (3, 3),
     },
 ];
-
-fn uuid(number: &str) -> String {
-    format!("{number:0>8}-0000-4000-8000-000000000000")
-}
-
-/// Writes a record: `NUMBER PARENT KIND ARGUMENT…`.
-fn record(line: &str, version: &str) -> String {
-    let words: Vec<&str> = line
-        .split(' ')
-        .filter(|word| !matches!(*word, "side" | "skipped"))
-        .collect();
-    let side = line.ends_with(" side");
-    let parent = |word: &str| {
-        if word == "-" {
-            "null".to_owned()
-        } else {
-            format!("\"{}\"", uuid(word))
-        }
-    };
-    let start = |parent: String| {
-        format!(r#"{{"parentUuid":{parent},"isSidechain":{side},"cwd":"/app","sessionId":"s1","version":"{version}""#)
-    };
-    let end = |number: &str| format!(r#","uuid":"{}","timestamp":"2026-11-30T16:27:50.145Z"}}"#, uuid(number));
-    let user = |content: &str| format!(r#","type":"user","message":{{"role":"user","content":{content}}}"#);
-    let answer = |id: &str, content: &str| {
-        format!(r#","message":{{"id":"{id}","role":"assistant","content":[{content}]}},"type":"assistant""#)
-    };
-    let call = |id: &str, input: &str| {
-        format!(r#"{{"type":"tool_use","id":"toolu_01aaaaaaaaaaaaaaaaaaaa{id}","name":"Bash","input":{input}}}"#)
-    };
-    let result = |id: &str, text: &str| {
-        user(&format!(
-            r#"[{{"tool_use_id":"toolu_01aaaaaaaaaaaaaaaaaaaa{id}","type":"tool_result","content":"{text}"}}]"#
-        ))
-    };
-    let body = match words.as_slice() {
-        [_, _, "user"] => user("\"words\""),
-        [_, _, "text", id] => answer(id, r#"{"type":"text","text":"words"}"#),
-        [_, _, "thinking", id] => answer(id, r#"{"type":"thinking","thinking":"words","signature":"gAAAAAx"}"#),
-        [_, _, "call", id, name] => answer(id, &call(name, "{}")),
-        [_, _, "calls", id, one, two] => answer(id, &format!("{},{}", call(one, "{}"), call(two, "{}"))),
-        [_, _, "textual", id, name] => answer(id, &call(name, r#""{\"a\":1}""#)),
-        [_, _, "cut", id, name] => answer(id, &call(name, r#""{\"a\":1""#)),
-        [_, _, "result", id] => result(id, "out"),
-        [_, _, "marked", id] => result(id, r"out\n[antiphon: words"),
-        [_, _, "lost", id] => result(
-            id,
-            "[Tool call interrupted: the session ended before this call's result was recorded",
-        ),
-        ["boundary", number, logical] => {
-            let logical = parent(logical);
-            let kind = format!(r#","logicalParentUuid":{logical},"type":"system","subtype":"compact_boundary""#);
-            return format!("{}{kind}{}", start("null".to_owned()), end(number));
-        }
-        ["attachment", number, follows] => {
-            return format!(r#"{},"type":"attachment"{}"#, start(parent(follows)), end(number));
-        }
-        ["error", number, follows] => {
-            let said = answer("m8", r#"{"type":"text","text":"words"}"#);
-            return format!(
-                r#"{}{said},"isApiErrorMessage":true{}"#,
-                start(parent(follows)),
-                end(number)
-            );
-        }
-        ["last", leaf] => {
-            return format!(
-                r#"{{"type":"last-prompt","lastPrompt":"words","leafUuid":"{}"}}"#,
-                uuid(leaf)
-            );
-        }
-        ["snapshot", number] => return format!(r#"{{"type":"file-history-snapshot","messageId":"{}"}}"#, uuid(number)),
-        ["request", id] => {
-            return format!(
-                r#"{{"type":"api-request-blob","message":{{"id":"{id}","content":[{}]}}}}"#,
-                call("Z", "{}")
-            );
-        }
-        ["note"] => return r#"{"type":"kind-of-tomorrow","uuid":"none"}"#.to_owned(),
-        _ => panic!("no record: {line}"),
-    };
-    let [number, follows, ..] = words.as_slice() else {
-        panic!("no record: {line}")
-    };
-    format!("{}{body}{}", start(parent(follows)), end(number))
-}
 
 /// Reads a file. Lines with a number of `skipped` are read as those that the client skips.
 fn scan(file: &[u8], skipped: &[u64]) -> LogFacts {
