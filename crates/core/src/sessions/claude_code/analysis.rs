@@ -64,12 +64,12 @@ impl LogAnalysis {
         let messages = (0..log.list.count()).filter(|record| judge.is_message(*record)).count() as u64;
         let reachable = judge.count_reachable(&placed, &sent);
         Self {
+            log,
+            index,
             leaf,
             faults,
             messages,
             reachable,
-            index,
-            log,
         }
     }
 }

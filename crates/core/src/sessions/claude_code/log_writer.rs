@@ -60,6 +60,7 @@ fn message(words: &[&str]) -> Option<String> {
         ["cut", id, name] => answer(id, &call(name, r#""{\"a\":1""#)),
         ["result", id] => result(id, "out"),
         ["marked", id] => result(id, r"out\n[antiphon: words"),
+        ["stopped", id] => result(id, "[Request interrupted by user for tool use]"),
         ["lost", id] => result(
             id,
             "[Tool call interrupted: the session ended before this call's result was recorded",

@@ -130,7 +130,7 @@ impl ReadLog {
             .filter(|(is_so, _)| *is_so)
             .fold(0, |all, (_, mark)| all | mark);
         let said = message.filter(|_| is_message);
-        let content = said.map_or(kind.as_ref(), |message| json.bytes(message));
+        let content = said.map_or_else(|| kind.as_ref(), |message| json.bytes(message));
         entry.content = hash_bytes([&*text(parent), content]);
         if let Some(message) = said {
             self.read_message(json, message, &mut entry);
@@ -205,6 +205,11 @@ fn is_foreign(json: Json<'_>, block: Span, member: &str) -> bool {
     signature.is_none_or(|signature| cannot_be_anthropics(json, signature))
 }
 
+/// The beginning of the words that the client writes for a call which the user has interrupted (2.1.332, 2026-11).
+///
+/// Alone they are what happened. Beside a real result they hide it.
+const INTERRUPTED: &[u8] = b"\"[Request interrupted by user";
+
 /// Returns `true` if the result at `block` only says that there is none.
 fn is_lost_result(json: Json<'_>, block: Span) -> bool {
     let content = json.member(block, "content");
@@ -216,8 +221,11 @@ fn is_lost_result(json: Json<'_>, block: Span) -> bool {
         }
         _ => json.only_string(content),
     });
-    let text = text.filter(|text| text.len() <= LOST_BYTES_MAX && may_be_lost(json.bytes(*text)));
-    text.is_some_and(|text| is_lost(&json.decode_string(text)))
+    let Some(text) = text.filter(|text| text.len() <= LOST_BYTES_MAX) else {
+        return false;
+    };
+    let string = json.bytes(text);
+    string.starts_with(INTERRUPTED) || (may_be_lost(string) && is_lost(&json.decode_string(text)))
 }
 
 fn kept_messages(json: Json<'_>, compaction: Option<Span>, boundary: u32) -> KeptMessages {

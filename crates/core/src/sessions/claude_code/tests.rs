@@ -294,6 +294,42 @@ const CASES: &[LogCase] = &[
         after: (4, 5),
     },
     LogCase {
+        name: "two processes: one was interrupted, and the other has the result",
+        version: OLD,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 result A",
+            "4 2 stopped A",
+            "5 4 text m2",
+        ],
+        found: &["hidden_result 3 none"],
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
+        name: "the same, and the client sends the first one of the file",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 result A",
+            "4 2 stopped A",
+            "5 4 text m2",
+        ],
+        found: CLEAN,
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
+        name: "a call that the user has interrupted",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 stopped A", "4 3 text m2"],
+        found: CLEAN,
+        before: (4, 4),
+        after: (4, 4),
+    },
+    LogCase {
         name: "two results one after the other",
         version: NEW,
         lines: &[
@@ -681,11 +717,15 @@ fn a_record_with_an_id_of_its_own_takes_its_followers_along() {
     assert_eq!(mended.join("\n").len() + 1, file.len());
 }
 
+/// A name, and the line of a log at a place.
+#[cfg(debug_assertions)]
+type GrownLog = (&'static str, fn(usize) -> String);
+
 /// A hostile file must not cost more than its size: twice the records take about twice the steps.
 #[test]
 #[cfg(debug_assertions)]
 fn the_work_grows_with_the_records() {
-    let shapes: [(&str, fn(usize) -> String); 9] = [
+    let shapes: [GrownLog; 9] = [
         ("sound", |at| format!("{at} {} user", at - 1)),
         ("lost parents", |at| format!("{at} {} text m{at}", at + 5_000_000)),
         ("one id", |at| format!("7 {} text m{at}", at % 9)),
