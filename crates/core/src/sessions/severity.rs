@@ -2,9 +2,9 @@
 
 use super::{
     client::{ClientVersion, SessionClient},
-    damage::SessionCode,
+    damage::{Damage, SessionCode},
 };
-use crate::labels::labelled_enum;
+use crate::{conversation::FindingKind, labels::labelled_enum};
 
 labelled_enum! {
     /// The weight of a finding for one client.
@@ -38,7 +38,269 @@ pub struct Measured {
 }
 
 /// All that was measured. The first row that fits counts.
-pub const MEASURED: &[Measured] = &[];
+pub const MEASURED: &[Measured] = &[
+    // Claude Code: the file.
+    claude(
+        Damage::NulBytes,
+        Since::All,
+        Severity::Note,
+        "the client passes over them; a record on the same line is skipped too",
+    ),
+    claude(
+        Damage::ByteOrderMark,
+        Since::All,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
+    claude(
+        Damage::InvalidUtf8,
+        Since::All,
+        Severity::Note,
+        "the client replaces the byte",
+    ),
+    claude(
+        Damage::LoneSurrogate,
+        Since::New,
+        Severity::Note,
+        "the client replaces it before it sends the text",
+    ),
+    claude(
+        Damage::LoneSurrogate,
+        Since::Old,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+    claude(
+        Damage::TornRecord,
+        Since::First,
+        Severity::Error,
+        "the client skips the line, and its first request may be refused",
+    ),
+    claude(
+        Damage::TornRecord,
+        Since::New,
+        Severity::Warning,
+        "the client skips the line, with any record behind the fragment, and the call or result that belongs to it",
+    ),
+    claude(
+        Damage::TornRecord,
+        Since::Old,
+        Severity::Warning,
+        "the client skips the line, and sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::JoinedRecords,
+        Since::New,
+        Severity::Warning,
+        "the client skips them all, and the calls and results that belong to them",
+    ),
+    claude(
+        Damage::JoinedRecords,
+        Since::Old,
+        Severity::Warning,
+        "the client skips them all, and sends nothing of what stands before them",
+    ),
+    claude(
+        Damage::RawNewline,
+        Since::New,
+        Severity::Warning,
+        "the client skips the record, and the call or result that belongs to it",
+    ),
+    claude(
+        Damage::RawNewline,
+        Since::Old,
+        Severity::Warning,
+        "the client skips the record, and sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::RepeatedRecord,
+        Since::All,
+        Severity::Note,
+        "the client sends it once",
+    ),
+    // Claude Code: the links.
+    claude(
+        Damage::LostParent,
+        Since::New,
+        Severity::Note,
+        "the client goes on with the record before it in the file",
+    ),
+    claude(
+        Damage::LostParent,
+        Since::Old,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::ParentInSubagent,
+        Since::All,
+        Severity::Warning,
+        "the client sends what the sub-agent said instead of what stands before the record",
+    ),
+    claude(
+        Damage::UuidTwice,
+        Since::New,
+        Severity::Warning,
+        "the client sends the last of the two, and leaves the other out",
+    ),
+    claude(
+        Damage::UuidTwice,
+        Since::First,
+        Severity::Error,
+        "the client goes in a circle there, and may never end",
+    ),
+    claude(
+        Damage::UuidTwice,
+        Since::Old,
+        Severity::Warning,
+        "the client goes in a circle there, and sends nothing of what stands before",
+    ),
+    claude(
+        Damage::ParentCircle,
+        Since::New,
+        Severity::Note,
+        "the client goes on with the record before it in the file",
+    ),
+    claude(
+        Damage::ParentCircle,
+        Since::First,
+        Severity::Error,
+        "the client goes in the circle, and never ends",
+    ),
+    claude(
+        Damage::ParentCircle,
+        Since::Old,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::Fork,
+        Since::All,
+        Severity::Warning,
+        "the client sends one of the two branches, and leaves the other out",
+    ),
+    claude(
+        Damage::Rewound,
+        Since::All,
+        Severity::Note,
+        "the client sends the branch that the user went on with",
+    ),
+    // Claude Code: calls and results.
+    claude(
+        Damage::HiddenResult,
+        Since::All,
+        Severity::Warning,
+        "the client sends the other one, which says that there is no result",
+    ),
+    claude(
+        Damage::OpenCall,
+        Since::New,
+        Severity::Note,
+        "the client answers the call itself, with the words that its outcome is unknown",
+    ),
+    claude(
+        Damage::OpenCall,
+        Since::Old,
+        Severity::Warning,
+        "the client leaves the call out",
+    ),
+    claude_pair(
+        FindingKind::Unanswered,
+        Since::All,
+        Severity::Warning,
+        "the client leaves the call out",
+    ),
+    claude_pair(
+        FindingKind::Orphan,
+        Since::First,
+        Severity::Error,
+        "the client sends it, and the provider refuses every request",
+    ),
+    claude_pair(
+        FindingKind::Orphan,
+        Since::Later,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    claude_pair(
+        FindingKind::Duplicate,
+        Since::New,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
+    claude_pair(
+        FindingKind::Duplicate,
+        Since::Old,
+        Severity::Error,
+        "the client may send them all, and then the provider refuses the request",
+    ),
+    claude_pair(
+        FindingKind::MalformedCall,
+        Since::All,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+    claude_pair(
+        FindingKind::ForeignThinking,
+        Since::New,
+        Severity::Note,
+        "the client leaves it out once the provider has refused it",
+    ),
+    claude_pair(
+        FindingKind::ForeignThinking,
+        Since::Old,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+];
+
+/// The versions of Claude Code that a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// All that were tried.
+    All,
+    /// Those from 2.1.332 on.
+    New,
+    /// Those before it.
+    Old,
+    /// Those before 2.1.42. Their rows stand before those of [`Since::Old`].
+    First,
+    /// Those from 2.1.42 on.
+    Later,
+}
+
+/// The first version of Claude Code that copes with most damage. Those between 2.1.42 and it were not tried.
+const CLAUDE_COPES: ClientVersion = ClientVersion([2, 1, 332]);
+
+/// The version of Claude Code that was tried before it.
+const CLAUDE_LATER: ClientVersion = ClientVersion([2, 1, 42]);
+
+const fn claude(damage: Damage, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    claude_row(SessionCode::Damage(damage), since, severity, effect)
+}
+
+const fn claude_pair(kind: FindingKind, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    claude_row(SessionCode::Pairing(kind), since, severity, effect)
+}
+
+const fn claude_row(code: SessionCode, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    let (from, until, measured) = match since {
+        Since::All => (None, None, "2.0.32, 2.1.42 and 2.1.332, 2026-11"),
+        Since::New => (Some(CLAUDE_COPES), None, "2.1.332, 2026-11"),
+        Since::Old => (None, Some(CLAUDE_COPES), "2.0.32 and 2.1.42, 2026-11"),
+        Since::First => (None, Some(CLAUDE_LATER), "2.0.32, 2026-11"),
+        Since::Later => (Some(CLAUDE_LATER), None, "2.1.42 and 2.1.332, 2026-11"),
+    };
+    Measured {
+        code,
+        client: SessionClient::ClaudeCode,
+        from,
+        until,
+        severity,
+        effect,
+        measured,
+    }
+}
 
 /// Returns the effect of a finding on a version of a client. `None` if nothing was measured: then it is a warning.
 pub fn severity_of(
@@ -52,4 +314,44 @@ pub fn severity_of(
         Some(version) => row.from.is_none_or(|from| version >= from) && row.until.is_none_or(|until| version < until),
         None => row.until.is_none(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effect_depends_on_the_version() {
+        let severity = |code, version| {
+            let version = ClientVersion::parse(version);
+            severity_of(code, SessionClient::ClaudeCode, version).map(|row| row.severity)
+        };
+        let circle = SessionCode::Damage(Damage::ParentCircle);
+        for (version, wanted) in [
+            ("2.0.32", Severity::Error),
+            ("2.1.42", Severity::Warning),
+            ("2.1.331", Severity::Warning),
+            ("2.1.332", Severity::Note),
+            ("3.0.0", Severity::Note),
+            // Without a version the newest one is meant.
+            ("", Severity::Note),
+        ] {
+            assert_eq!(severity(circle, version), Some(wanted), "{version}");
+        }
+        assert_eq!(
+            severity(SessionCode::Pairing(FindingKind::Orphan), "2.0.32"),
+            Some(Severity::Error)
+        );
+    }
+
+    /// A version between those that were tried has an effect too.
+    #[test]
+    fn each_damage_of_claude_code_has_an_effect_in_every_version() {
+        for row in MEASURED.iter().filter(|row| row.client == SessionClient::ClaudeCode) {
+            for version in ["0.0.1", "2.0.32", "2.1.42", "2.1.200", "2.1.332", "9.9.9", ""] {
+                let found = severity_of(row.code, row.client, ClientVersion::parse(version));
+                assert!(found.is_some(), "{} in {version}", row.code.label());
+            }
+        }
+    }
 }
