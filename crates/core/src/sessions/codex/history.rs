@@ -13,8 +13,6 @@ pub(super) struct ItemPlace {
     pub(super) byte: u64,
     /// Bytes of its record.
     pub(super) len: u64,
-    /// Hash of its record.
-    pub(super) hash: u64,
     /// `true` if the client skips the line.
     pub(super) is_skipped: bool,
     /// `true` if its record, mended, is not longer.
@@ -31,9 +29,9 @@ pub(super) struct HistoryItem {
     /// Index of its id among those of the history.
     pub(super) name: u32,
     /// Messages before it.
-    pub(super) spoken: u64,
+    pub(super) spoken: u32,
     /// Messages of the user before it.
-    pub(super) asked: u64,
+    pub(super) asked: u32,
     pub(super) place: ItemPlace,
 }
 
@@ -45,9 +43,9 @@ pub(super) struct Extent {
     /// Items of all kinds, on lines that the client reads.
     pub(super) sent: u64,
     /// Messages.
-    pub(super) spoken: u64,
+    pub(super) spoken: u32,
     /// Messages of the user.
-    pub(super) asked: u64,
+    pub(super) asked: u32,
 }
 
 /// The beginning of a turn: the history before it.
@@ -75,11 +73,10 @@ pub(super) struct CodexHistory {
 }
 
 impl CodexHistory {
-    /// Adds an item that pairs, or has a fault. The bytes of an earlier record are passed over: it is told as repeated.
+    /// Adds an item that pairs, or has a fault.
     pub(super) fn add(&mut self, kind: CodexItemKind, id: &[u8], flaw: Option<ItemFlaw>, place: ItemPlace) {
         let next = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
         let at = self.items.len();
-        let (from, items) = (self.extent.from, &self.items);
         let unused = IdUse {
             name: next,
             call: usize::MAX,
@@ -96,10 +93,6 @@ impl CodexHistory {
         } else {
             &mut found.output
         };
-        let is_same = |item: &HistoryItem| item.name == found.name && item.place.hash == place.hash;
-        if *last >= from && items.get(*last).is_some_and(is_same) {
-            return;
-        }
         *last = at;
         let name = found.name;
         self.items.push(HistoryItem {

@@ -195,8 +195,12 @@ fn speaker_of(json: Json<'_>, span: Span) -> Speaker {
     let [role, content] = json.members(span, ["role", "content"]);
     let is_user = role.is_some_and(|role| *json.decode_string(role) == *b"user");
     // The client writes what it tells of files and directories as a user's message, between tags.
-    let first = content.and_then(|content| json.elements(content).into_iter().next());
-    let text = first.map(|first| json.member_text(first, "text")).unwrap_or_default();
+    let list = content.map_or(&[][..], |content| json.bytes(inside_brackets(content)));
+    let first = Json::new(list);
+    let text = first
+        .root_span()
+        .map(|part| first.member_text(part, "text"))
+        .unwrap_or_default();
     let text = text.trim_ascii_start();
     let is_context = text.starts_with(b"<") || text.starts_with(b"# AGENTS.md instructions");
     if is_user && !is_context {
@@ -204,4 +208,9 @@ fn speaker_of(json: Json<'_>, span: Span) -> Speaker {
     } else {
         Speaker::Other
     }
+}
+
+/// Returns the span inside the brackets of a list.
+const fn inside_brackets(list: Span) -> Span {
+    Span::new(list.start.saturating_add(1), list.end.saturating_sub(1))
 }

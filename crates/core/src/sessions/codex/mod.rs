@@ -20,8 +20,6 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{DefaultHasher, Hasher as _};
-
 pub(super) use self::plan::plan_edits;
 use self::{
     history::{CodexHistory, ItemPlace},
@@ -78,7 +76,6 @@ impl SessionLog for CodexLog {
             line: record.line,
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
-            hash: hash_of(record.text),
         };
         if !record.is_skipped {
             self.ordinals.add(rollout.ordinal, place);
@@ -106,6 +103,7 @@ impl SessionLog for CodexLog {
         let traits = SessionTraits {
             has_base: self.has_base,
             refuses_open_reasoning: self.provider == "openai",
+            can_append: !is_numbered || self.ordinals.can_number_last(),
         };
         let HistoryFaults { mut findings, dropped } = find_faults(&self.history, traits);
         if is_numbered {
@@ -161,20 +159,23 @@ impl CodexLog {
     fn add_summary(&mut self, record: &RolloutRecord<'_>, place: RecordPlace) {
         self.history.replace_all();
         let list = record.json.member(record.payload, "replacement_history");
-        let items = list.map(|list| record.json.elements(list)).unwrap_or_default();
-        work::count(items.len());
-        for span in items {
+        let Some(list) = list else {
+            return;
+        };
+        // One after the other: a hostile list has more places than memory.
+        let walked = record.json.for_each_element(list, |span| {
+            work::count(1);
             let item = read_item(record.json, span);
-            let mut place = item_place(place, false, false);
-            place.is_alone = false;
-            place.hash = hash_of(record.json.bytes(span));
-            // Its messages are no turns of the file: a rollback goes by those.
-            let item = CodexItem {
-                speaker: item.speaker.map(|_| Speaker::Other),
-                ..item
+            let place = ItemPlace {
+                is_alone: false,
+                ..item_place(place, false, false)
             };
-            self.add_item(&item, place);
-        }
+            // Its messages are no turns of the file: a rollback goes by those.
+            let speaker = item.speaker.map(|_| Speaker::Other);
+            self.add_item(&CodexItem { speaker, ..item }, place);
+        });
+        // Something else than a list replaces everything too.
+        let _ = walked.is_ok();
     }
 
     fn count_item(&mut self, is_skipped: bool) {
@@ -202,7 +203,6 @@ const fn item_place(record: RecordPlace, is_skipped: bool, fits: bool) -> ItemPl
         line: record.line,
         byte: record.byte,
         len: record.len,
-        hash: record.hash,
         is_skipped,
         fits,
         is_alone: true,
@@ -219,12 +219,4 @@ fn missing_meta(record: &Record<'_>) -> SessionFinding {
         lines: Vec::new(),
         fix: FixKind::Told,
     }
-}
-
-/// Returns a hash by which records of the same bytes are known.
-fn hash_of(text: &[u8]) -> u64 {
-    work::count_bytes(text.len());
-    let mut hasher = DefaultHasher::new();
-    hasher.write(text);
-    hasher.finish()
 }

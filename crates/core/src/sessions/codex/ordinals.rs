@@ -17,8 +17,6 @@ pub(super) struct RecordPlace {
     pub(super) line: u64,
     pub(super) byte: u64,
     pub(super) len: u64,
-    /// Hash of its bytes.
-    pub(super) hash: u64,
 }
 
 /// A number, as it was first seen.
@@ -26,7 +24,6 @@ pub(super) struct RecordPlace {
 struct SeenOrdinal {
     ordinal: u64,
     line: u64,
-    hash: u64,
 }
 
 /// Records without a number, one after the other.
@@ -61,7 +58,6 @@ impl OrdinalLog {
         let seen = SeenOrdinal {
             ordinal,
             line: place.line,
-            hash: place.hash,
         };
         if self.rising.last().is_none_or(|last| last.ordinal < ordinal) {
             self.rising.push(seen);
@@ -72,8 +68,6 @@ impl OrdinalLog {
         let first = found.and_then(|at| self.rising.get(at).copied());
         let first = first.or_else(|| self.falling.get(&ordinal).copied());
         match first {
-            // The same bytes are told as a repeated record.
-            Some(first) if first.hash == place.hash => {}
             Some(first) => self.findings.push(finding(
                 Damage::OrdinalTwice,
                 [place.line, place.byte, place.len],
@@ -110,18 +104,20 @@ impl OrdinalLog {
 
     /// Returns the findings of a file with numbers.
     pub(super) fn finish(mut self) -> Vec<SessionFinding> {
-        // Without a number before them there is none to count from. Copies of more than a line are not held.
-        let is_bounded = self
-            .run
-            .as_ref()
-            .is_some_and(|run| run.bytes <= RECORD_BYTES_MAX as u64);
-        let fix = if is_bounded && !self.rising.is_empty() {
+        let fix = if self.can_number_last() {
             FixKind::Append
         } else {
             FixKind::Told
         };
         self.end_run(fix);
         self.findings
+    }
+
+    /// Returns `false` if the last records have no number, and can get none.
+    pub(super) fn can_number_last(&self) -> bool {
+        // Without a number before them there is none to count from. Copies of more than the longest line are not held.
+        let is_bounded = |run: &UnnumberedRun| usize::try_from(run.bytes).is_ok_and(|bytes| bytes <= RECORD_BYTES_MAX);
+        self.run.as_ref().is_none_or(|run| is_bounded(run) && self.has_any())
     }
 
     /// Returns `true` if the last record has no number.

@@ -15,9 +15,6 @@ use crate::{
     work,
 };
 
-/// Calls at the end of a file that are answered. No client has as many at once.
-const ANSWERED_MAX: usize = 64;
-
 /// Facts about the session that decide what counts as a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionTraits {
@@ -25,6 +22,8 @@ pub(super) struct SessionTraits {
     pub(super) has_base: bool,
     /// `true` if its provider refuses reasoning in open text.
     pub(super) refuses_open_reasoning: bool,
+    /// `true` if a record can be appended, with the number that it needs.
+    pub(super) can_append: bool,
 }
 
 /// The faults of a history.
@@ -62,7 +61,6 @@ pub(super) fn find_faults(history: &CodexHistory, traits: SessionTraits) -> Hist
         counts: count_ids(items, ids.len()),
         ids,
         found: HistoryFaults::default(),
-        open: Vec::new(),
     };
     for item in items {
         work::count(1);
@@ -102,8 +100,6 @@ struct PairFaults<'h> {
     counts: Vec<IdCount>,
     ids: Vec<&'h [u8]>,
     found: HistoryFaults,
-    /// Lines of the open calls at the end, so far.
-    open: Vec<u64>,
 }
 
 impl<'h> PairFaults<'h> {
@@ -137,7 +133,7 @@ impl<'h> PairFaults<'h> {
             self.found.dropped = self.found.dropped.saturating_add(1);
         }
         if let Some((kind, _)) = kind {
-            self.push(item, kind, in_place(item), Vec::new());
+            self.push(item, kind, in_place(item));
         }
     }
 
@@ -189,37 +185,40 @@ impl<'h> PairFaults<'h> {
             return;
         }
         match kind {
-            FindingKind::Unanswered => self.add_open_call(item),
+            FindingKind::Unanswered => self.push(item, kind, self.answer_fix(item)),
             FindingKind::Orphan if self.traits.has_base => {}
             FindingKind::Orphan => {
                 self.found.dropped = self.found.dropped.saturating_add(1);
-                self.push(item, kind, in_place(item), Vec::new());
+                self.push(item, kind, in_place(item));
             }
-            FindingKind::Duplicate => self.push(item, kind, in_place(item), Vec::new()),
-            kind => self.push(item, kind, FixKind::Told, Vec::new()),
+            // An output of another kind than its call: the client looks for one of the same kind.
+            FindingKind::Field => {
+                self.found.dropped = self.found.dropped.saturating_add(1);
+                self.push(item, kind, FixKind::Told);
+            }
+            FindingKind::Duplicate => self.push(item, kind, in_place(item)),
+            kind => self.push(item, kind, FixKind::Told),
         }
     }
 
-    /// Adds a call without an output. At the end of the log one can be appended.
-    fn add_open_call(&mut self, item: &HistoryItem) {
-        let is_last = item.spoken == self.history.extent.spoken && item.place.is_alone;
-        if is_last && self.open.len() < ANSWERED_MAX {
-            let earlier = self.open.clone();
-            self.open.push(item.place.line);
-            self.push(item, FindingKind::Unanswered, FixKind::Append, earlier);
+    /// Returns the way in which an open call is mended. At the end of the log an output can be appended.
+    const fn answer_fix(&self, item: &HistoryItem) -> FixKind {
+        let is_last = item.spoken == self.history.extent.spoken;
+        if is_last && item.place.is_alone && self.traits.can_append {
+            FixKind::Append
         } else {
-            self.push(item, FindingKind::Unanswered, FixKind::Told, Vec::new());
+            FixKind::Told
         }
     }
 
-    fn push(&mut self, item: &HistoryItem, kind: FindingKind, fix: FixKind, lines: Vec<u64>) {
+    fn push(&mut self, item: &HistoryItem, kind: FindingKind, fix: FixKind) {
         self.found.findings.push(SessionFinding {
             code: SessionCode::Pairing(kind),
             line: item.place.line,
             byte: item.place.byte,
             len: item.place.len,
             id: String::from_utf8_lossy(self.id(item)).into_owned(),
-            lines,
+            lines: Vec::new(),
             fix,
         });
     }

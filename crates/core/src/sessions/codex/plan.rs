@@ -1,6 +1,6 @@
 //! The edits for one finding in a rollout.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, SeekFrom};
 
 use super::{
     record::{RolloutKind, RolloutRecord},
@@ -18,7 +18,7 @@ use crate::{
     work,
 };
 
-/// Plans the edits for one finding.
+/// Plans the edits for one finding, in the file as the edits before have left it.
 pub(in crate::sessions) fn plan_edits(
     finding: &SessionFinding,
     file: &mut dyn SessionFile,
@@ -70,8 +70,7 @@ fn answer_call(finding: &SessionFinding, file: &mut dyn SessionFile) -> io::Resu
         return Ok(Vec::new());
     };
     let ordinal = match last.ordinal {
-        // The outputs of the earlier calls come first.
-        Some(ordinal) => Some(ordinal.saturating_add(to_u64(finding.lines.len())).saturating_add(1)),
+        Some(ordinal) => Some(ordinal.saturating_add(1)),
         // The last record gets its number first. A record without one would kill the session.
         None if is_numbered(file)? => return Ok(Vec::new()),
         None => None,

@@ -18,11 +18,14 @@ use crate::{
 /// The member of an item that names its turn.
 const PASSTHROUGH: &str = "internal_chat_message_metadata_passthrough";
 
+/// Longest record that is rewritten, in bytes. A list of a million parts would take a hundred times its memory.
+const REWRITTEN_BYTES_MAX: usize = 1024 * 1024;
+
 /// Writes the record in `text`, whose item is an output, with a message of the user that quotes it. As many bytes.
 ///
 /// `None` if it is longer.
 pub(super) fn quote_output(text: &[u8]) -> Option<Vec<u8>> {
-    let record = RolloutRecord::read(text)?;
+    let record = RolloutRecord::read(text).filter(|_| text.len() <= REWRITTEN_BYTES_MAX)?;
     let message = repair_item(record.json.bytes(record.payload), 0)?;
     let kind = Json::new(&message)
         .member_text(Span::new(0, message.len()), "type")
@@ -45,7 +48,7 @@ pub(super) fn quote_output(text: &[u8]) -> Option<Vec<u8>> {
 ///
 /// `None` if it is longer.
 pub(super) fn mend_call(text: &[u8]) -> Option<Vec<u8>> {
-    let record = RolloutRecord::read(text)?;
+    let record = RolloutRecord::read(text).filter(|_| text.len() <= REWRITTEN_BYTES_MAX)?;
     let payload = record.json.bytes(record.payload);
     let json = Json::new(payload);
     let call = Span::new(0, payload.len());
