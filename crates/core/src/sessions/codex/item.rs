@@ -176,9 +176,10 @@ fn find_flaw(json: Json<'_>, span: Span, kind: CodexItemKind, members: [Option<S
         }
         CodexItemKind::FunctionOutput | CodexItemKind::CustomToolOutput => {
             let is_read = is_text(output) || is_list(output);
-            match is_text(call_id) {
-                false => Some(ItemFlaw::NamelessOutput),
-                true => (!is_read).then_some(ItemFlaw::UnreadOutput),
+            if is_text(call_id) {
+                (!is_read).then_some(ItemFlaw::UnreadOutput)
+            } else {
+                Some(ItemFlaw::NamelessOutput)
             }
         }
         CodexItemKind::ToolSearchOutput => (!is_list(tools)).then_some(ItemFlaw::UnreadOutput),

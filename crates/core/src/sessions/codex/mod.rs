@@ -41,22 +41,29 @@ use crate::work;
 #[derive(Debug, Default)]
 pub(super) struct CodexLog {
     version: Option<ClientVersion>,
-    session: Option<String>,
+    /// The facts of the first record that names a session.
+    meta: Option<RolloutFacts>,
     /// Set by the first record that is no name of a session.
     meta_missing: Option<SessionFinding>,
     /// `true` if the client skips the line of the first record, and therefore does not load the file.
     is_cut_off: bool,
     /// `true` once a record was seen.
     has_begun: bool,
-    /// `true` once the name of the session was seen.
-    has_meta: bool,
-    is_paginated: bool,
-    has_base: bool,
-    /// Name of the latest provider.
-    provider: String,
     messages: u64,
     history: CodexHistory,
     ordinals: OrdinalLog,
+}
+
+/// The facts that the record with the name of a session tells.
+#[derive(Debug)]
+struct RolloutFacts {
+    id: String,
+    /// `true` if its records have numbers.
+    is_paginated: bool,
+    /// `true` if its history begins in the file of another session.
+    has_base: bool,
+    /// Name of the provider.
+    provider: String,
 }
 
 impl SessionLog for CodexLog {
@@ -98,11 +105,12 @@ impl SessionLog for CodexLog {
     }
 
     fn finish(self: Box<Self>) -> LogFacts {
-        let is_numbered = self.is_paginated || !self.has_meta && self.ordinals.has_any();
+        let meta = self.meta.as_ref();
+        let is_numbered = meta.map_or_else(|| self.ordinals.has_any(), |meta| meta.is_paginated);
         let is_dead = self.meta_missing.is_some() || self.is_cut_off || is_numbered && self.ordinals.lacks_last();
         let traits = SessionTraits {
-            has_base: self.has_base,
-            refuses_open_reasoning: self.provider == "openai",
+            has_base: meta.is_some_and(|meta| meta.has_base),
+            refuses_open_reasoning: meta.is_some_and(|meta| meta.provider == "openai"),
             can_append: !is_numbered || self.ordinals.can_number_last(),
         };
         let HistoryFaults { mut findings, dropped } = find_faults(&self.history, traits);
@@ -114,7 +122,7 @@ impl SessionLog for CodexLog {
         let sent = self.history.extent.sent.saturating_sub(dropped);
         LogFacts {
             version: self.version,
-            session: self.session,
+            session: self.meta.map(|meta| meta.id).filter(|id| !id.is_empty()),
             messages: self.messages,
             // Nothing is sent if the client does not load the file.
             reachable: if is_dead { 0 } else { sent },
@@ -128,16 +136,16 @@ impl CodexLog {
     fn add_meta(&mut self, record: &RolloutRecord<'_>) {
         let version = ClientVersion::parse(&record.payload_text("cli_version"));
         self.version = self.version.max(version);
-        if self.has_meta {
+        if self.meta.is_some() {
             return;
         }
-        self.has_meta = true;
-        let id = record.payload_text("id");
-        self.session = (!id.is_empty()).then_some(id);
-        self.is_paginated = record.payload_text("history_mode") == "paginated";
         let base = record.json.member(record.payload, "history_base");
-        self.has_base = base.is_some_and(|base| record.json.bytes(base) != b"null");
-        self.provider = record.payload_text("model_provider");
+        self.meta = Some(RolloutFacts {
+            id: record.payload_text("id"),
+            is_paginated: record.payload_text("history_mode") == "paginated",
+            has_base: base.is_some_and(|base| record.json.bytes(base) != b"null"),
+            provider: record.payload_text("model_provider"),
+        });
     }
 
     /// Adds an item of the history.

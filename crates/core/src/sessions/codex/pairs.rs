@@ -133,7 +133,12 @@ impl<'h> PairFaults<'h> {
             self.found.dropped = self.found.dropped.saturating_add(1);
         }
         if let Some((kind, _)) = kind {
-            self.push(item, kind, in_place(item));
+            let fix = match kind {
+                FindingKind::MalformedCall => in_place(item),
+                FindingKind::NoId => quote_fix(item),
+                _ => FixKind::Told,
+            };
+            self.push(item, kind, fix);
         }
     }
 
@@ -155,9 +160,11 @@ impl<'h> PairFaults<'h> {
                 places.push(usize::MAX);
             }
             let (kind, id) = (item.kind.type_name(), quote_string(&String::from_utf8_lossy(id)));
-            body.push_str(&format!(
-                r#"{{"type":"{kind}","call_id":{id},"name":"tool","output":""}},"#
-            ));
+            body.push_str(r#"{"type":""#);
+            body.push_str(kind);
+            body.push_str(r#"","call_id":"#);
+            body.push_str(&id);
+            body.push_str(r#","name":"tool","output":""},"#);
             places.push(at);
         }
         if places.is_empty() {

@@ -29,7 +29,7 @@ pub(in crate::sessions) fn plan_edits(
     match finding.code {
         SessionCode::Damage(Damage::OrdinalMissing) => number_records(finding, file),
         SessionCode::Pairing(FindingKind::Unanswered) => answer_call(finding, file),
-        SessionCode::Pairing(FindingKind::Orphan | FindingKind::Duplicate) => {
+        SessionCode::Pairing(FindingKind::Orphan | FindingKind::Duplicate | FindingKind::NoId) => {
             rewrite_record(finding, file, quote_output)
         }
         SessionCode::Pairing(FindingKind::MalformedCall) => rewrite_record(finding, file, mend_call),

@@ -371,7 +371,7 @@ const ROWS: &[CodexRow] = &[
         ..SOUND
     },
     CodexRow {
-        name: "an output that names no call",
+        name: "an output that names no call, too short for a quote",
         records: &["meta", "user", "nameless output"],
         findings: &[("no_id", 3, Told)],
         counts: (2, 1),
@@ -399,7 +399,6 @@ const ROWS: &[CodexRow] = &[
         appended: &[
             r#""ordinal":3,"type":"event_msg","payload":{"type":"task_complete","last_agent_message":"Done."}}"#,
         ],
-        ..SOUND
     },
     CodexRow {
         name: "no number on the last records, and an open call before them",
@@ -411,7 +410,6 @@ const ROWS: &[CodexRow] = &[
             r#""ordinal":3,"type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}}"#,
             r#""ordinal":4,"type":"event_msg","payload":{"type":"task_complete","last_agent_message":"Done."}}"#,
         ],
-        ..SOUND
     },
     CodexRow {
         name: "no number on the last record, which is an open call",
@@ -426,7 +424,6 @@ const ROWS: &[CodexRow] = &[
                 r#""type":"response_item","payload":{"type":"function_call_output","call_id":"call_A","output":"[antiphon: no result was recorded for this tool call; its outcome is unknown. The tool may have run: check before running it again.]","internal_chat_message_metadata_passthrough":{"turn_id":"t1"}}}"#
             ),
         ],
-        ..SOUND
     },
     CodexRow {
         name: "no number inside",
@@ -513,7 +510,9 @@ fn mend(text: &[u8]) -> Vec<u8> {
         for finding in if numbers.is_empty() { pairs } else { numbers } {
             let edits = plan_edits(finding, &mut Cursor::new(mended.clone())).unwrap();
             assert!(!edits.is_empty(), "{finding:?}");
-            edits.into_iter().for_each(|edit| make_edit(&mut mended, edit));
+            for edit in edits {
+                make_edit(&mut mended, edit);
+            }
         }
     }
     mended
@@ -649,7 +648,7 @@ fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
 
 #[test]
 fn random_rollouts_are_mended_once_and_lose_nothing() {
-    for seed in 0..200 {
+    for seed in 0..60 {
         let text = random_rollout(&mut RolloutDice(seed));
         let before = scan(&text);
         let mended = mend(&text);
