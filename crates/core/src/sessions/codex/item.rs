@@ -1,5 +1,7 @@
 //! One item of the history: a call, its output, or anything else.
 
+use memchr::memmem;
+
 use crate::{
     conversation::Text,
     splice::Span,
@@ -8,6 +10,9 @@ use crate::{
         json::{Json, JsonKind},
     },
 };
+
+/// The member of an item with what the client knows about it, such as its turn.
+pub(super) const PASSTHROUGH: &str = "internal_chat_message_metadata_passthrough";
 
 /// The kinds of items that Codex pairs at load (0.171, 2026-11), and reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,22 +198,30 @@ fn find_flaw(json: Json<'_>, span: Span, kind: CodexItemKind, members: [Option<S
 
 /// Returns the author of a message.
 fn speaker_of(json: Json<'_>, span: Span) -> Speaker {
-    let [role, content] = json.members(span, ["role", "content"]);
+    let [role, content, facts] = json.members(span, ["role", "content", PASSTHROUGH]);
     let is_user = role.is_some_and(|role| *json.decode_string(role) == *b"user");
-    // The client writes what it tells of files and directories as a user's message, between tags.
-    let list = content.map_or(&[][..], |content| json.bytes(inside_brackets(content)));
-    let first = Json::new(list);
+    // The client also writes what it tells of files and directories as a user's message.
+    let kinds = facts.and_then(|facts| json.member(facts, "content_item_kinds"));
+    let is_own = match kinds {
+        Some(kinds) => memmem::find(json.bytes(kinds), br#""user."#).is_some(),
+        None => !content.is_some_and(|content| begins_as_context(json, content)),
+    };
+    if is_user && is_own {
+        Speaker::User
+    } else {
+        Speaker::Other
+    }
+}
+
+/// Returns `true` if the first text of a message begins as those of the client do.
+fn begins_as_context(json: Json<'_>, content: Span) -> bool {
+    let first = Json::new(json.bytes(inside_brackets(content)));
     let text = first
         .root_span()
         .map(|part| first.member_text(part, "text"))
         .unwrap_or_default();
     let text = text.trim_ascii_start();
-    let is_context = text.starts_with(b"<") || text.starts_with(b"# AGENTS.md instructions");
-    if is_user && !is_context {
-        Speaker::User
-    } else {
-        Speaker::Other
-    }
+    text.starts_with(b"<") || text.starts_with(b"# AGENTS.md instructions")
 }
 
 /// Returns the span inside the brackets of a list.

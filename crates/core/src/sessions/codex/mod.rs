@@ -24,7 +24,7 @@ pub(super) use self::plan::plan_edits;
 use self::{
     history::{CodexHistory, ItemPlace},
     item::{CodexItem, CodexItemKind, ItemFlaw, Speaker, read_item},
-    ordinals::{OrdinalLog, RecordPlace},
+    ordinals::{NumberedPlace, OrdinalLog},
     pairs::{HistoryFaults, SessionTraits, find_faults},
     record::{RolloutKind, RolloutRecord},
 };
@@ -79,7 +79,7 @@ impl SessionLog for CodexLog {
         let Some(rollout) = rollout else {
             return;
         };
-        let place = RecordPlace {
+        let place = NumberedPlace {
             line: record.line,
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
@@ -164,7 +164,7 @@ impl CodexLog {
     }
 
     /// Adds a summary. Its list replaces everything before it. Without a list, only messages of the user stay.
-    fn add_summary(&mut self, record: &RolloutRecord<'_>, place: RecordPlace) {
+    fn add_summary(&mut self, record: &RolloutRecord<'_>, place: NumberedPlace) {
         self.history.replace_all();
         let list = record.json.member(record.payload, "replacement_history");
         let Some(list) = list else {
@@ -206,7 +206,7 @@ impl CodexLog {
     }
 }
 
-const fn item_place(record: RecordPlace, is_skipped: bool, fits: bool) -> ItemPlace {
+const fn item_place(record: NumberedPlace, is_skipped: bool, fits: bool) -> ItemPlace {
     ItemPlace {
         line: record.line,
         byte: record.byte,

@@ -13,7 +13,7 @@ use crate::{
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordPlace {
+pub(super) struct NumberedPlace {
     pub(super) line: u64,
     pub(super) byte: u64,
     pub(super) len: u64,
@@ -32,8 +32,6 @@ struct UnnumberedRun {
     lines: Vec<u64>,
     byte: u64,
     end: u64,
-    /// Bytes of the records.
-    bytes: u64,
 }
 
 /// The numbers of the records so far.
@@ -49,7 +47,7 @@ pub(super) struct OrdinalLog {
 
 impl OrdinalLog {
     /// Adds the number of a record that the client reads.
-    pub(super) fn add(&mut self, ordinal: Option<u64>, place: RecordPlace) {
+    pub(super) fn add(&mut self, ordinal: Option<u64>, place: NumberedPlace) {
         let Some(ordinal) = ordinal else {
             return self.add_unnumbered(place);
         };
@@ -78,16 +76,14 @@ impl OrdinalLog {
         }
     }
 
-    fn add_unnumbered(&mut self, place: RecordPlace) {
+    fn add_unnumbered(&mut self, place: NumberedPlace) {
         let run = self.run.get_or_insert_with(|| UnnumberedRun {
             lines: Vec::new(),
             byte: place.byte,
             end: place.byte,
-            bytes: 0,
         });
         run.lines.push(place.line);
         run.end = place.byte.saturating_add(place.len);
-        run.bytes = run.bytes.saturating_add(place.len);
     }
 
     /// Reports the records without a number that came last.
@@ -116,7 +112,10 @@ impl OrdinalLog {
     /// Returns `false` if the last records have no number, and can get none.
     pub(super) fn can_number_last(&self) -> bool {
         // Without a number before them there is none to count from. Copies of more than the longest line are not held.
-        let is_bounded = |run: &UnnumberedRun| usize::try_from(run.bytes).is_ok_and(|bytes| bytes <= RECORD_BYTES_MAX);
+        let is_bounded = |run: &UnnumberedRun| {
+            let len = run.end.saturating_sub(run.byte);
+            usize::try_from(len).is_ok_and(|len| len <= RECORD_BYTES_MAX)
+        };
         self.run.as_ref().is_none_or(|run| is_bounded(run) && self.has_any())
     }
 

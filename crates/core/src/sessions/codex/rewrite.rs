@@ -5,7 +5,7 @@ use std::iter;
 use bytes::Bytes;
 
 use super::{
-    item::read_item,
+    item::{PASSTHROUGH, read_item},
     record::{RolloutKind, RolloutRecord},
 };
 use crate::{
@@ -14,9 +14,6 @@ use crate::{
     splice::{Edit, EditList, Piece, Span},
     wire::{self, FlawTexts, Format, Wire, json::Json},
 };
-
-/// The member of an item that names its turn.
-const PASSTHROUGH: &str = "internal_chat_message_metadata_passthrough";
 
 /// Longest record that is rewritten, in bytes. A list of a million parts would take a hundred times its memory.
 const REWRITTEN_BYTES_MAX: usize = 1024 * 1024;

@@ -43,6 +43,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Go."}]}"#,
     ),
     (
+        "user told",
+        "response_item",
+        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"<b>"}],"internal_chat_message_metadata_passthrough":{"content_item_kinds":["user.text"]}}"#,
+    ),
+    (
         "reply",
         "response_item",
         r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}"#,
@@ -260,6 +265,12 @@ const ROWS: &[CodexRow] = &[
         name: "a rollback removes the open call",
         records: &["meta", "user", "reply", "user", "call A", "rollback", "user", "reply"],
         counts: (6, 4),
+        ..SOUND
+    },
+    CodexRow {
+        name: "a rollback of a message that begins with a tag",
+        records: &["meta", "user", "reply", "user told", "call A", "rollback"],
+        counts: (4, 2),
         ..SOUND
     },
     CodexRow {
