@@ -35,7 +35,7 @@ use super::{
     log::{LogFacts, SessionLog},
     records::Record,
 };
-use crate::work;
+use crate::{wire::json::find_lone_surrogate, work};
 
 /// The log of a rollout of Codex.
 #[derive(Debug, Default)]
@@ -92,7 +92,8 @@ impl SessionLog for CodexLog {
             RolloutKind::ResponseItem => {
                 let item = read_item(rollout.json, rollout.payload);
                 let fits = self.may_fit(&item, record.text);
-                self.add_item(&item, item_place(place, record.is_skipped, fits));
+                let is_skipped = record.is_skipped || !is_text(record.text);
+                self.add_item(&item, item_place(place, is_skipped, fits));
             }
             RolloutKind::AgentMessage => {
                 self.history.note_message(true);
@@ -227,4 +228,11 @@ fn missing_meta(record: &Record<'_>) -> SessionFinding {
         lines: Vec::new(),
         fix: FixKind::Told,
     }
+}
+
+/// Returns `false` for a record with a byte that is no UTF-8, or with half of a character. Codex 0.171 skips both, and the
+/// damage is told by itself.
+fn is_text(record: &[u8]) -> bool {
+    work::count_bytes(record.len());
+    simdutf8::basic::from_utf8(record).is_ok() && find_lone_surrogate(record, 0).is_none()
 }

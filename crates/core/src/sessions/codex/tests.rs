@@ -43,6 +43,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Go."}]}"#,
     ),
     (
+        "half A",
+        "response_item",
+        r#"{"type":"function_call_output","call_id":"call_A","output":"\ud83d"}"#,
+    ),
+    (
         "user told",
         "response_item",
         r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"<b>"}],"internal_chat_message_metadata_passthrough":{"content_item_kinds":["user.text"]}}"#,
@@ -378,6 +383,12 @@ const ROWS: &[CodexRow] = &[
         name: "an output of another kind",
         records: &["meta", "user", "call A", "wrong output A"],
         findings: &[("field", 4, Told)],
+        counts: (3, 2),
+        ..SOUND
+    },
+    CodexRow {
+        name: "an output with half of a character is told by its line",
+        records: &["meta", "user", "call A", "half A"],
         counts: (3, 2),
         ..SOUND
     },
