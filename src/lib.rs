@@ -121,7 +121,7 @@ pub mod telemetry;
 pub mod upstream;
 
 use antiphon_core::digest;
-pub use antiphon_core::{check, conversation, explain, labels, mend, repair, splice, wire, work};
+pub use antiphon_core::{check, conversation, explain, labels, mend, repair, sessions, splice, wire, work};
 use antiphon_ledger::digest_cache;
 pub use antiphon_ledger::{clock, ledger, table, writer};
 

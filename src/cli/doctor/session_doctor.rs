@@ -1,0 +1,31 @@
+//! The reader and the planner of session files, as the rest of the command meets them.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+use crate::sessions::{NotRead, SessionEdit, SessionReport, plan_fix, scan_session};
+
+/// Reads session files, and plans how they are mended.
+pub(super) trait SessionDoctor {
+    /// Reads a file from its begin to its end.
+    fn scan_file(&self, input: &mut dyn Read) -> io::Result<Result<SessionReport, NotRead>>;
+
+    /// Plans the edits of a file.
+    fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>>;
+}
+
+/// The doctor of the core.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CoreDoctor;
+
+impl SessionDoctor for CoreDoctor {
+    fn scan_file(&self, mut input: &mut dyn Read) -> io::Result<Result<SessionReport, NotRead>> {
+        scan_session(&mut input)
+    }
+
+    fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {
+        plan_fix(file)
+    }
+}
