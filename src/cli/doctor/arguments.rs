@@ -51,7 +51,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, requires = "fix")]
     pub(super) dry_run: bool,
     /// With --fix: go on if only the time of the last write says that the session may be in use
-    #[arg(long)]
+    #[arg(long, requires = "fix")]
     pub(super) force: bool,
     /// Take back the last fix of each named session
     #[arg(long, conflicts_with_all = ["forget", "explain"])]
