@@ -1,25 +1,33 @@
 //! Session files of coding agents: what is damaged, what the client leaves out at its next start, and edits that mend a file
 //! without moving a byte.
 //!
-//! A file is read as a stream of records ([`records`]), which the log of its client puts together ([`log`]). Of a record
+//! A file is read as a stream of records ([`records`]), which the log of its client puts together ([`scan`]). Of a record
 //! only its place, its links and the ids of its calls are kept, never a text. What a client does about a damage is data
 //! ([`severity`]). An edit overwrites bytes by as many others, or appends a record ([`edits`]).
+//! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 
 pub mod client;
 pub mod damage;
 pub mod edits;
+mod file_edits;
 pub mod finding;
 mod log;
+mod marks;
+mod object_scan;
+pub mod plan;
 pub mod records;
+mod repeats;
 pub mod scan;
 pub mod severity;
+mod splices;
 
 mod claude_code;
 mod codex;
 
 pub use client::{ClientVersion, SessionClient};
 pub use damage::{Damage, SessionCode};
-pub use edits::{EditedFile, SessionEdit};
+pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, SessionFinding};
-pub use scan::{NotRead, SessionReport, plan_fix, scan_session};
+pub use plan::{FixRefused, plan_fix};
+pub use scan::{NotRead, SessionReport, scan_session, scan_session_of};
 pub use severity::{MEASURED, Measured, Severity, severity_of};

@@ -44,5 +44,6 @@ mod scanned_once;
 mod scanner;
 mod server_rule_cases;
 mod server_rule_properties;
+mod session_lines;
 mod step_growth;
 mod stream_watchers;

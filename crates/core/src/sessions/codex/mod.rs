@@ -1,27 +1,222 @@
 //! Rollouts of Codex: one record for each item, with a number.
+//!
+//! | file | job |
+//! |---|---|
+//! | `record.rs` | one record: kind, time, number |
+//! | `item.rs` | the item in it: call, output, message, and faults that it has by itself |
+//! | `history.rs` | the items that are sent, after summaries and rollbacks |
+//! | `ordinals.rs` | the numbers of records |
+//! | `pairs.rs` | the faults of calls and outputs |
+//! | `rewrite.rs` | the records that are written |
+//! | `plan.rs` | the edits for one finding |
 
-use std::io;
+mod history;
+mod item;
+mod ordinals;
+mod pairs;
+mod plan;
+mod record;
+mod rewrite;
+#[cfg(test)]
+mod tests;
 
+pub(super) use self::plan::plan_edits;
+use self::{
+    history::{CodexHistory, ItemPlace},
+    item::{CodexItem, CodexItemKind, ItemFlaw, Speaker, read_item},
+    ordinals::{OrdinalLog, RecordPlace},
+    pairs::{HistoryFaults, SessionTraits, find_faults},
+    record::{RolloutKind, RolloutRecord},
+};
 use super::{
-    edits::SessionEdit,
-    finding::SessionFinding,
-    log::{LogFacts, SessionFile, SessionLog},
+    client::ClientVersion,
+    damage::{Damage, SessionCode},
+    finding::{FixKind, SessionFinding},
+    log::{LogFacts, SessionLog},
     records::Record,
 };
+use crate::work;
 
 /// The log of a rollout of Codex.
 #[derive(Debug, Default)]
-pub(super) struct CodexLog {}
+pub(super) struct CodexLog {
+    version: Option<ClientVersion>,
+    session: Option<String>,
+    /// Set by the first record that is no name of a session.
+    meta_missing: Option<SessionFinding>,
+    /// `true` if the client skips the line of the first record, and therefore does not load the file.
+    is_cut_off: bool,
+    /// `true` once a record was seen.
+    has_begun: bool,
+    /// `true` once the name of the session was seen.
+    has_meta: bool,
+    is_paginated: bool,
+    has_base: bool,
+    /// Name of the latest provider.
+    provider: String,
+    messages: u64,
+    history: CodexHistory,
+    ordinals: OrdinalLog,
+}
 
 impl SessionLog for CodexLog {
-    fn add(&mut self, _record: &Record<'_>) {}
+    fn add(&mut self, record: &Record<'_>) {
+        let rollout = RolloutRecord::read(record.text);
+        let is_meta = rollout.is_some_and(|rollout| rollout.kind == RolloutKind::SessionMeta);
+        if !self.has_begun && !is_meta {
+            self.meta_missing = Some(missing_meta(record));
+        }
+        self.is_cut_off |= !self.has_begun && record.is_skipped;
+        self.has_begun = true;
+        // The client skips it, and says nothing.
+        let Some(rollout) = rollout else {
+            return;
+        };
+        let place = RecordPlace {
+            line: record.line,
+            byte: record.byte,
+            len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
+        };
+        if !record.is_skipped {
+            self.ordinals.add(rollout.ordinal, place);
+        }
+        match rollout.kind {
+            RolloutKind::SessionMeta => self.add_meta(&rollout),
+            RolloutKind::ResponseItem => {
+                let item = read_item(rollout.json, rollout.payload);
+                let fits = self.may_fit(&item, record.text);
+                self.add_item(&item, item_place(place, record.is_skipped, fits));
+            }
+            RolloutKind::AgentMessage => {
+                self.history.note_message(true);
+                self.count_item(record.is_skipped);
+            }
+            RolloutKind::Compacted if !record.is_skipped => self.add_summary(&rollout, place),
+            RolloutKind::RolledBack if !record.is_skipped => self.history.roll_back(rollout.removed_turns()),
+            RolloutKind::Compacted | RolloutKind::RolledBack | RolloutKind::Other => {}
+        }
+    }
 
     fn finish(self: Box<Self>) -> LogFacts {
-        LogFacts::default()
+        let is_numbered = self.is_paginated || !self.has_meta && self.ordinals.has_any();
+        let is_dead = self.meta_missing.is_some() || self.is_cut_off || is_numbered && self.ordinals.lacks_last();
+        let traits = SessionTraits {
+            has_base: self.has_base,
+            refuses_open_reasoning: self.provider == "openai",
+            can_append: !is_numbered || self.ordinals.can_number_last(),
+        };
+        let HistoryFaults { mut findings, dropped } = find_faults(&self.history, traits);
+        if is_numbered {
+            findings.extend(self.ordinals.finish());
+        }
+        findings.extend(self.meta_missing);
+        findings.sort_by_key(|finding| (finding.line, finding.byte));
+        let sent = self.history.extent.sent.saturating_sub(dropped);
+        LogFacts {
+            version: self.version,
+            session: self.session,
+            messages: self.messages,
+            // Nothing is sent if the client does not load the file.
+            reachable: if is_dead { 0 } else { sent },
+            findings,
+        }
     }
 }
 
-/// Plans the edits for one finding.
-pub(super) fn plan_edits(_finding: &SessionFinding, _file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-    Ok(Vec::new())
+impl CodexLog {
+    /// Adds the record that names the session. A fork may hold that of its parent too.
+    fn add_meta(&mut self, record: &RolloutRecord<'_>) {
+        let version = ClientVersion::parse(&record.payload_text("cli_version"));
+        self.version = self.version.max(version);
+        if self.has_meta {
+            return;
+        }
+        self.has_meta = true;
+        let id = record.payload_text("id");
+        self.session = (!id.is_empty()).then_some(id);
+        self.is_paginated = record.payload_text("history_mode") == "paginated";
+        let base = record.json.member(record.payload, "history_base");
+        self.has_base = base.is_some_and(|base| record.json.bytes(base) != b"null");
+        self.provider = record.payload_text("model_provider");
+    }
+
+    /// Adds an item of the history.
+    fn add_item(&mut self, item: &CodexItem<'_>, place: ItemPlace) {
+        // First, since a rollback of the turn removes this message too.
+        if let Some(speaker) = item.speaker {
+            self.history.note_message(speaker == Speaker::User);
+        }
+        self.count_item(place.is_skipped);
+        let Some(kind) = item.kind else {
+            return;
+        };
+        if kind != CodexItemKind::Reasoning || item.flaw.is_some() {
+            self.history.add(kind, &item.id, item.flaw, place);
+        }
+    }
+
+    /// Adds a summary. Its list replaces everything before it. Without a list, only messages of the user stay.
+    fn add_summary(&mut self, record: &RolloutRecord<'_>, place: RecordPlace) {
+        self.history.replace_all();
+        let list = record.json.member(record.payload, "replacement_history");
+        let Some(list) = list else {
+            return;
+        };
+        // One after the other: a hostile list has more places than memory.
+        let walked = record.json.for_each_element(list, |span| {
+            work::count(1);
+            let item = read_item(record.json, span);
+            let place = ItemPlace {
+                is_alone: false,
+                ..item_place(place, false, false)
+            };
+            // Its messages are no turns of the file: a rollback goes by those.
+            let speaker = item.speaker.map(|_| Speaker::Other);
+            self.add_item(&CodexItem { speaker, ..item }, place);
+        });
+        // Something else than a list replaces everything too.
+        let _ = walked.is_ok();
+    }
+
+    fn count_item(&mut self, is_skipped: bool) {
+        self.messages = self.messages.saturating_add(1);
+        self.history.count_item(is_skipped);
+    }
+
+    /// Returns `true` if the record of an item fits into its bytes after it was mended.
+    fn may_fit(&self, item: &CodexItem<'_>, text: &[u8]) -> bool {
+        match (item.kind, item.flaw) {
+            (Some(kind), Some(ItemFlaw::UnreadCall | ItemFlaw::OddCall)) if kind.is_call() => {
+                rewrite::mend_call(text).is_some()
+            }
+            (Some(CodexItemKind::Reasoning) | None, _) => false,
+            // Nearly all outputs are awaited, and need no quote.
+            (Some(kind), _) => {
+                !kind.is_call() && !self.history.awaits_output(&item.id) && rewrite::quote_output(text).is_some()
+            }
+        }
+    }
+}
+
+const fn item_place(record: RecordPlace, is_skipped: bool, fits: bool) -> ItemPlace {
+    ItemPlace {
+        line: record.line,
+        byte: record.byte,
+        len: record.len,
+        is_skipped,
+        fits,
+        is_alone: true,
+    }
+}
+
+fn missing_meta(record: &Record<'_>) -> SessionFinding {
+    SessionFinding {
+        code: SessionCode::Damage(Damage::SessionMetaMissing),
+        line: record.line,
+        byte: record.byte,
+        len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
+        id: String::new(),
+        lines: Vec::new(),
+        fix: FixKind::Told,
+    }
 }

@@ -20,6 +20,7 @@ pub use list_edits::{ListElement, constant_string, edited_value, enclose, join_e
 pub use surrogates::{REPLACEMENT, find_lone_surrogate, replace_lone_surrogates};
 use text::decode_string;
 pub use text::{compact_json, escape_string, is_blank, is_object, quote_string};
+pub(crate) use validate::Nesting;
 pub use validate::validate;
 
 use crate::{

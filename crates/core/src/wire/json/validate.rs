@@ -274,7 +274,8 @@ fn control_characters<S: Simd>(block: u8x64<S>) -> u64 {
 }
 
 /// The open containers, one bit each, which is set for an object. The lowest bit is the innermost one.
-struct Nesting {
+#[derive(Debug)]
+pub(crate) struct Nesting {
     /// The innermost containers, below a bit that is always set. Nothing but that bit if no container is open.
     bits: u64,
     /// The containers around them, 63 an entry.
@@ -285,15 +286,17 @@ struct Nesting {
 const TOP: u64 = 1;
 
 impl Nesting {
-    const fn new() -> Self {
+    /// Creates it without an open container.
+    pub(crate) const fn new() -> Self {
         Self {
             bits: TOP,
             outer: Vec::new(),
         }
     }
 
+    /// Opens an object, or an array.
     #[inline(always)]
-    fn push(&mut self, object: bool) {
+    pub(crate) fn push(&mut self, object: bool) {
         if self.bits >> (u64::BITS - 1) != 0 {
             self.outer.push(self.bits);
             self.bits = TOP;
@@ -301,8 +304,9 @@ impl Nesting {
         self.bits = (self.bits << 1) | u64::from(object);
     }
 
+    /// Closes the innermost container.
     #[inline(always)]
-    fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.bits >>= 1;
         if self.bits == TOP {
             self.bits = self.outer.pop().unwrap_or(TOP);
@@ -311,7 +315,7 @@ impl Nesting {
 
     /// Returns `true` if the innermost container is an object. `None` if nothing is open.
     #[inline(always)]
-    const fn innermost_is_object(&self) -> Option<bool> {
+    pub(crate) const fn innermost_is_object(&self) -> Option<bool> {
         if self.bits == TOP {
             return None;
         }

@@ -1,0 +1,144 @@
+//! The numbers of records, which a rollout of the mode `paginated` counts from 0.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    sessions::{
+        damage::{Damage, SessionCode},
+        finding::{FixKind, SessionFinding},
+        records::RECORD_BYTES_MAX,
+    },
+    work,
+};
+
+/// The place of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordPlace {
+    pub(super) line: u64,
+    pub(super) byte: u64,
+    pub(super) len: u64,
+}
+
+/// A number, as it was first seen.
+#[derive(Clone, Copy, Debug)]
+struct SeenOrdinal {
+    ordinal: u64,
+    line: u64,
+}
+
+/// Records without a number, one after the other.
+#[derive(Debug)]
+struct UnnumberedRun {
+    lines: Vec<u64>,
+    byte: u64,
+    end: u64,
+    /// Bytes of the records.
+    bytes: u64,
+}
+
+/// The numbers of the records so far.
+#[derive(Debug, Default)]
+pub(super) struct OrdinalLog {
+    /// Numbers that rise, as nearly all do.
+    rising: Vec<SeenOrdinal>,
+    /// Those that were lower than an earlier one.
+    falling: BTreeMap<u64, SeenOrdinal>,
+    run: Option<UnnumberedRun>,
+    findings: Vec<SessionFinding>,
+}
+
+impl OrdinalLog {
+    /// Adds the number of a record that the client reads.
+    pub(super) fn add(&mut self, ordinal: Option<u64>, place: RecordPlace) {
+        let Some(ordinal) = ordinal else {
+            return self.add_unnumbered(place);
+        };
+        // Codex goes on counting from the last record, so nothing is lost that could be appended.
+        self.end_run(FixKind::Told);
+        let seen = SeenOrdinal {
+            ordinal,
+            line: place.line,
+        };
+        if self.rising.last().is_none_or(|last| last.ordinal < ordinal) {
+            self.rising.push(seen);
+            return;
+        }
+        work::count(64);
+        let found = self.rising.binary_search_by_key(&ordinal, |seen| seen.ordinal).ok();
+        let first = found.and_then(|at| self.rising.get(at).copied());
+        let first = first.or_else(|| self.falling.get(&ordinal).copied());
+        match first {
+            Some(first) => self.findings.push(finding(
+                Damage::OrdinalTwice,
+                [place.line, place.byte, place.len],
+                vec![first.line],
+                FixKind::Told,
+            )),
+            None => drop(self.falling.insert(ordinal, seen)),
+        }
+    }
+
+    fn add_unnumbered(&mut self, place: RecordPlace) {
+        let run = self.run.get_or_insert_with(|| UnnumberedRun {
+            lines: Vec::new(),
+            byte: place.byte,
+            end: place.byte,
+            bytes: 0,
+        });
+        run.lines.push(place.line);
+        run.end = place.byte.saturating_add(place.len);
+        run.bytes = run.bytes.saturating_add(place.len);
+    }
+
+    /// Reports the records without a number that came last.
+    fn end_run(&mut self, fix: FixKind) {
+        let Some(mut run) = self.run.take() else {
+            return;
+        };
+        let others = run.lines.split_off(run.lines.len().min(1));
+        let first = run.lines.first().copied().unwrap_or_default();
+        let len = run.end.saturating_sub(run.byte);
+        self.findings
+            .push(finding(Damage::OrdinalMissing, [first, run.byte, len], others, fix));
+    }
+
+    /// Returns the findings of a file with numbers.
+    pub(super) fn finish(mut self) -> Vec<SessionFinding> {
+        let fix = if self.can_number_last() {
+            FixKind::Append
+        } else {
+            FixKind::Told
+        };
+        self.end_run(fix);
+        self.findings
+    }
+
+    /// Returns `false` if the last records have no number, and can get none.
+    pub(super) fn can_number_last(&self) -> bool {
+        // Without a number before them there is none to count from. Copies of more than the longest line are not held.
+        let is_bounded = |run: &UnnumberedRun| usize::try_from(run.bytes).is_ok_and(|bytes| bytes <= RECORD_BYTES_MAX);
+        self.run.as_ref().is_none_or(|run| is_bounded(run) && self.has_any())
+    }
+
+    /// Returns `true` if the last record has no number.
+    pub(super) const fn lacks_last(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// Returns `true` if any record has a number.
+    pub(super) const fn has_any(&self) -> bool {
+        !self.rising.is_empty()
+    }
+}
+
+fn finding(damage: Damage, [line, byte, len]: [u64; 3], lines: Vec<u64>, fix: FixKind) -> SessionFinding {
+    SessionFinding {
+        code: SessionCode::Damage(damage),
+        line,
+        byte,
+        len,
+        id: String::new(),
+        lines,
+        fix,
+    }
+}
