@@ -12,16 +12,13 @@ use super::{
     file_digest::DigestReader,
     journal::{FixJournal, FixManifest, list_journals, lock_root},
     live::{LiveSigns, LiveTarget},
-    places::shown_path,
+    places::{client_by_place, shown_path},
     reading::{SessionReading, UnreadFile, read_session},
     restore::{restore_file, restore_times},
     session_doctor::SessionDoctor,
     weights::count_weights,
 };
-use crate::{
-    clock,
-    sessions::{FixKind, SessionReport},
-};
+use crate::{clock, sessions::SessionReport};
 
 /// The mending of one session.
 pub(super) struct FixJob<'j> {
@@ -95,9 +92,9 @@ impl FixJob<'_> {
         } else {
             self.refuse_live(&target)?
         };
-        let edits = self.doctor.plan_edits(&mut session.file)?;
+        let edits = self.doctor.plan_edits(&mut session.file).map_err(refuse_unplanned)?;
         let changes = FileChanges::resolve(&edits, &mut session.file)?;
-        let planned = Self::simulate(self.doctor, &session, &changes)?;
+        let planned = self.simulate(&path, &session, &changes)?;
         if changes.is_empty() || self.is_dry_run {
             return Ok(FixDone {
                 before,
@@ -173,17 +170,14 @@ impl FixJob<'_> {
     }
 
     /// Reads the file as it will be, before anything is written.
-    fn simulate(
-        doctor: &dyn SessionDoctor,
-        session: &OpenSession,
-        changes: &FileChanges,
-    ) -> Result<PlannedFile, FixFault> {
+    fn simulate(&self, path: &Path, session: &OpenSession, changes: &FileChanges) -> Result<PlannedFile, FixFault> {
         let mut file = &session.file;
         file.rewind()?;
         let digest_before = DigestReader::new(file.take(changes.size_before)).finish()?;
         file.rewind()?;
         let mut view = DigestReader::new(changes.view(file, ChangeSide::New));
-        let report = doctor.scan_file(&mut view)?.map_err(|reason| {
+        let scanned = self.doctor.scan_file(client_by_place(path), &mut view)?;
+        let report = scanned.map_err(|reason| {
             FixFault::Refused(format!(
                 "the mended file could not be read ({reason}), so nothing is written: please report this"
             ))
@@ -200,7 +194,7 @@ impl FixJob<'_> {
         let mut file = &session.file;
         file.rewind()?;
         let mut input = DigestReader::new(file);
-        let scanned = self.doctor.scan_file(&mut input)?;
+        let scanned = self.doctor.scan_file(client_by_place(&manifest.path), &mut input)?;
         let is_as_planned = input.finish()? == manifest.digest_after;
         scanned.ok().filter(|_| is_as_planned).ok_or(WriteFault::Differs)
     }
@@ -371,23 +365,24 @@ impl OpenSession {
 /// Bytes behind the old end in which an appended record is looked for.
 const TAIL_BYTES: u64 = 128 * 1024 * 1024;
 
-/// Refuses a plan after which the file would be no better.
+/// Refuses a plan after which as much would be left to mend.
 fn refuse_worse(before: &SessionReport, after: &SessionReport) -> Result<(), FixFault> {
-    let mendable = |report: &SessionReport| {
-        report
-            .findings
-            .iter()
-            .filter(|finding| finding.fix != FixKind::Told)
-            .count()
-    };
-    let (old, new) = (count_weights(before), count_weights(after));
-    let is_worse = new.errors > old.errors || new.errors + new.warnings > old.errors + old.warnings;
-    if is_worse || mendable(after) >= mendable(before) {
-        let told = "the planned fix would not make this file better, so nothing is written: please report this, with \
-                    the version of the client";
-        return Err(FixFault::Refused(told.to_owned()));
+    if count_weights(after).mendable < count_weights(before).mendable {
+        return Ok(());
     }
-    Ok(())
+    let told = "the planned fix would not make this file better, so nothing is written: please report this, with the \
+                version of the client";
+    Err(FixFault::Refused(told.to_owned()))
+}
+
+/// Says that no plan is known.
+fn refuse_unplanned(error: io::Error) -> FixFault {
+    if error.kind() != io::ErrorKind::InvalidData {
+        return error.into();
+    }
+    FixFault::Refused(format!(
+        "no fix is known for this file ({error}), so nothing is written: please report this, with the version of the client"
+    ))
 }
 
 fn changed_meanwhile(path: &Path) -> String {
@@ -395,4 +390,199 @@ fn changed_meanwhile(path: &Path) -> String {
         "another program has changed {} meanwhile, so nothing is written: end it, then run this again",
         shown_path(path)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, fs, io::Read};
+
+    use super::*;
+    use crate::sessions::{Damage, FixKind, NotRead, SessionClient, SessionCode, SessionEdit, SessionFinding};
+
+    /// A doctor of NUL bytes. `meanwhile` runs before each scan, with its number: of the file, of the plan, of the result.
+    struct NulDoctor<'d> {
+        scans: Cell<usize>,
+        meanwhile: &'d dyn Fn(usize),
+        spares: usize,
+    }
+
+    impl SessionDoctor for NulDoctor<'_> {
+        fn scan_file(
+            &self,
+            _place: Option<SessionClient>,
+            input: &mut dyn Read,
+        ) -> io::Result<Result<SessionReport, NotRead>> {
+            self.scans.set(self.scans.get() + 1);
+            (self.meanwhile)(self.scans.get());
+            let mut bytes = Vec::new();
+            input.read_to_end(&mut bytes)?;
+            let at = |(at, byte): (usize, &u8)| (*byte == 0).then_some(at as u64);
+            let finding = |byte| SessionFinding {
+                code: SessionCode::Damage(Damage::NulBytes),
+                line: 1,
+                byte,
+                len: 1,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::InPlace,
+            };
+            Ok(Ok(SessionReport {
+                client: SessionClient::Codex,
+                version: None,
+                session: None,
+                bytes: bytes.len() as u64,
+                lines: 1,
+                messages: 1,
+                reachable: 1,
+                findings: bytes.iter().enumerate().filter_map(at).map(finding).collect(),
+                unlisted: 0,
+            }))
+        }
+
+        fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {
+            (self.meanwhile)(0);
+            file.rewind()?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            let places = bytes
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == 0)
+                .skip(self.spares);
+            let mut edits: Vec<SessionEdit> = places
+                .map(|(at, _)| SessionEdit::Blank { at: at as u64, len: 1 })
+                .collect();
+            edits.push(SessionEdit::Append {
+                record: b"{\"end\":1}".to_vec(),
+            });
+            Ok(edits)
+        }
+    }
+
+    const DAMAGED: &[u8] = b"{\"a\":1}\n\0\0{\"b\":1}\n";
+    const MENDED: &[u8] = b"{\"a\":1}\n  {\"b\":1}\n{\"end\":1}\n";
+
+    /// A folder with a damaged session, in the place of a rollout.
+    fn session() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions").join("rollout-s1.jsonl");
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, DAMAGED).unwrap();
+        (folder, path)
+    }
+
+    fn fix(folder: &Path, path: &Path, spares: usize, meanwhile: &dyn Fn(usize)) -> Result<FixDone, String> {
+        let doctor = NulDoctor {
+            scans: Cell::new(0),
+            meanwhile,
+            spares,
+        };
+        let root = folder.join("fixes");
+        let job = FixJob {
+            doctor: &doctor,
+            root: &root,
+            path,
+            name: "s1",
+            is_dry_run: false,
+            is_forced: false,
+        };
+        job.run().map_err(|fault| fault.to_string())
+    }
+
+    fn append(path: &Path) {
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"{\"new\":1}\n").unwrap();
+    }
+
+    #[test]
+    fn a_fix_is_as_planned_and_noted_as_ended() {
+        let (folder, path) = session();
+        let done = fix(folder.path(), &path, 0, &|_| {}).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), MENDED);
+        assert_eq!((done.before.report.findings.len(), done.after.findings.len()), (2, 0));
+        let journal = FixJournal {
+            folder: done.journal.unwrap(),
+        };
+        assert!(!journal.is_unfinished());
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        restore_file(&file, &journal.read_manifest().unwrap()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), DAMAGED);
+    }
+
+    /// Whatever the client does before the first write, its bytes stay and nothing else is written.
+    #[test]
+    fn a_session_that_changes_meanwhile_is_left_alone() {
+        for step in [0, 2] {
+            let (folder, path) = session();
+            let grows = |at: usize| {
+                if at == step {
+                    append(&path)
+                }
+            };
+            let told = fix(folder.path(), &path, 0, &grows).unwrap_err();
+            assert!(told.contains("meanwhile"), "{step}: {told}");
+            assert_eq!(fs::read(&path).unwrap(), [DAMAGED, b"{\"new\":1}\n"].concat(), "{step}");
+            assert_eq!(list_journals(&folder.path().join("fixes")).unwrap(), [], "{step}");
+        }
+        let (folder, path) = session();
+        let other = folder.path().join("other");
+        fs::write(&other, DAMAGED).unwrap();
+        let replaces = |at: usize| {
+            if at == 2 {
+                fs::rename(&other, &path).unwrap()
+            }
+        };
+        let told = fix(folder.path(), &path, 0, &replaces).unwrap_err();
+        assert!(told.contains("meanwhile"), "{told}");
+        assert_eq!(fs::read(&path).unwrap(), DAMAGED);
+    }
+
+    #[test]
+    fn a_result_that_is_not_as_planned_is_never_told_as_mended() {
+        let (folder, path) = session();
+        let changes = |at: usize| {
+            if at == 3 {
+                let file = OpenOptions::new().write(true).open(&path).unwrap();
+                file.write_all_at(b"x", 2).unwrap();
+            }
+        };
+        let told = fix(folder.path(), &path, 0, &changes).unwrap_err();
+        assert!(told.contains("--undo s1"), "{told}");
+        assert!(
+            fs::read(&path).unwrap().starts_with(b"{\"x\":1}"),
+            "what another program wrote stays"
+        );
+        // The next one says so too.
+        let told = fix(folder.path(), &path, 0, &|_| {}).unwrap_err();
+        assert!(told.contains("stopped midway"), "{told}");
+    }
+
+    #[test]
+    fn a_plan_that_mends_nothing_is_refused() {
+        let (folder, path) = session();
+        let told = fix(folder.path(), &path, 2, &|_| {}).unwrap_err();
+        assert!(told.contains("would not make this file better"), "{told}");
+        assert_eq!(fs::read(&path).unwrap(), DAMAGED);
+        assert_eq!(list_journals(&folder.path().join("fixes")).unwrap(), []);
+    }
+
+    /// The client has written between the last look and the append, which is then behind its record.
+    #[test]
+    fn a_record_behind_those_of_a_client_becomes_blanks() {
+        let (folder, path) = session();
+        fix(folder.path(), &path, 0, &|_| {}).unwrap();
+        let journal = list_journals(&folder.path().join("fixes")).unwrap().remove(0);
+        let manifest = journal.read_manifest().unwrap();
+        for (before, after) in [
+            ("{\"new\":1}\n", ""),
+            ("", "{\"new\":1}\n"),
+            ("{\"new\":1}\n", "{\"newer\":1}\n"),
+        ] {
+            let start = String::from_utf8_lossy(DAMAGED);
+            fs::write(&path, format!("{start}{before}{{\"end\":1}}\n{after}")).unwrap();
+            OpenSession::open(&path).unwrap().blank_appended(&manifest).unwrap();
+            let wanted = format!("{start}{before}         \n{after}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
+        }
+    }
 }

@@ -5,12 +5,16 @@ use std::{
     io::{self, Read},
 };
 
-use crate::sessions::{NotRead, SessionEdit, SessionReport, plan_fix, scan_session};
+use crate::sessions::{NotRead, SessionClient, SessionEdit, SessionReport, plan_fix, scan_session, scan_session_of};
 
 /// Reads session files, and plans how they are mended.
 pub(super) trait SessionDoctor {
-    /// Reads a file from its begin to its end.
-    fn scan_file(&self, input: &mut dyn Read) -> io::Result<Result<SessionReport, NotRead>>;
+    /// Reads a file from its begin on. `place` is the client in whose folder it is.
+    fn scan_file(
+        &self,
+        place: Option<SessionClient>,
+        input: &mut dyn Read,
+    ) -> io::Result<Result<SessionReport, NotRead>>;
 
     /// Plans the edits of a file.
     fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>>;
@@ -21,8 +25,15 @@ pub(super) trait SessionDoctor {
 pub(super) struct CoreDoctor;
 
 impl SessionDoctor for CoreDoctor {
-    fn scan_file(&self, mut input: &mut dyn Read) -> io::Result<Result<SessionReport, NotRead>> {
-        scan_session(&mut input)
+    fn scan_file(
+        &self,
+        place: Option<SessionClient>,
+        mut input: &mut dyn Read,
+    ) -> io::Result<Result<SessionReport, NotRead>> {
+        match place {
+            Some(client) => scan_session_of(client, &mut input),
+            None => scan_session(&mut input),
+        }
     }
 
     fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {

@@ -28,6 +28,7 @@ pub(super) fn session_document(path: &Path, reading: &SessionReading, live: &Liv
         "reachable": report.reachable,
         "live": live.is_in_use(),
         "findings": findings_document(report),
+        "unlisted": report.unlisted,
         "error": null,
     })
 }
@@ -45,6 +46,7 @@ pub(super) fn unread_document(path: &Path, error: &str) -> Value {
         "reachable": null,
         "live": null,
         "findings": [],
+        "unlisted": 0,
         "error": error,
     })
 }

@@ -77,8 +77,11 @@ pub(super) fn write_findings(out: &mut impl Write, report: &SessionReport, paint
     for finding in report.findings.iter().take(FINDINGS_MAX) {
         write_finding(out, report, finding, painter)?;
     }
-    match report.findings.len().saturating_sub(FINDINGS_MAX) {
+    let hidden = report.findings.len().saturating_sub(FINDINGS_MAX);
+    let unlisted = usize::try_from(report.unlisted).unwrap_or(usize::MAX);
+    match hidden.saturating_add(unlisted) {
         0 => Ok(()),
+        more if report.unlisted > 0 => writeln!(out, "  and {more} more"),
         more => writeln!(out, "  and {more} more: --output json lists all"),
     }
 }

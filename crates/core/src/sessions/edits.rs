@@ -249,7 +249,11 @@ impl<F> EditedFile<F> {
     fn add_patch(&mut self, mut at: u64, mut patch: Patch) {
         let end = at.saturating_add(patch.len());
         // An earlier patch begins before this one and reaches into it.
-        let before = self.patches.range(..at).next_back().map(|(&start, patch)| (start, patch.len()));
+        let before = self
+            .patches
+            .range(..at)
+            .next_back()
+            .map(|(&start, patch)| (start, patch.len()));
         if let Some((start, len)) = before
             && start.saturating_add(len) > at
             && let Some(old) = self.patches.remove(&start)
@@ -267,7 +271,11 @@ impl<F> EditedFile<F> {
             }
         }
         // Patches of one kind that touch each other become one.
-        let before = self.patches.range(..at).next_back().map(|(&start, patch)| (start, patch.len()));
+        let before = self
+            .patches
+            .range(..at)
+            .next_back()
+            .map(|(&start, patch)| (start, patch.len()));
         if let Some((start, len)) = before
             && start.saturating_add(len) == at
         {

@@ -126,7 +126,10 @@ fn replace_surrogates(at: u64, text: &[u8]) -> Vec<SessionEdit> {
 /// The text has nothing but records and blanks, since the edits of fragments come before.
 fn separate_records(at: u64, text: &[u8]) -> Vec<SessionEdit> {
     let (mut edits, mut from, mut end): (Vec<_>, usize, Option<usize>) = (Vec::new(), 0, None);
-    while let Some(blanks) = text.get(from..).and_then(|rest| rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))) {
+    while let Some(blanks) = text.get(from..).and_then(|rest| {
+        rest.iter()
+            .position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+    }) {
         work::count(blanks.saturating_add(1));
         let start = from.saturating_add(blanks);
         let ScanEnd::Whole(stop) = ObjectScan::new(start).run(text) else {

@@ -77,7 +77,12 @@ const ORIGINS: &[OriginMark] = &[
         &["message", "sessionId", "uuid"],
         Some("content"),
     ),
-    mark(CLAUDE_CODE, &["file-history-snapshot"], &["messageId", "snapshot"], None),
+    mark(
+        CLAUDE_CODE,
+        &["file-history-snapshot"],
+        &["messageId", "snapshot"],
+        None,
+    ),
     mark(CLAUDE_CODE, &["summary"], &["leafUuid"], None),
     mark(
         CLAUDE_CODE,
@@ -100,7 +105,13 @@ const ORIGINS: &[OriginMark] = &[
     ),
     mark(
         CODEX,
-        &["session_meta", "response_item", "event_msg", "turn_context", "compacted"],
+        &[
+            "session_meta",
+            "response_item",
+            "event_msg",
+            "turn_context",
+            "compacted",
+        ],
         &["payload", "timestamp"],
         None,
     ),
@@ -164,7 +175,9 @@ pub(super) fn has_type(object: &[u8]) -> bool {
 pub(super) fn has_identity(record: &[u8]) -> bool {
     look_at(record).is_some_and(|(json, seen)| {
         // A client repeats titles and modes, and two equal messages may have been copied in the same millisecond.
-        let own = ["uuid", "ordinal"].iter().any(|name| seen_member(&seen, name).is_some());
+        let own = ["uuid", "ordinal"]
+            .iter()
+            .any(|name| seen_member(&seen, name).is_some());
         let payload = seen_member(&seen, "payload");
         own || payload.is_some_and(|payload| json.members(payload, ["call_id", "id"]).iter().any(Option::is_some))
     })
@@ -201,7 +214,10 @@ mod tests {
                 foreign,
             ),
             // The stream of a run without a session file.
-            (r#"{"type":"user","uuid":"a","session_id":"s","message":{"content":"x"}}"#, None),
+            (
+                r#"{"type":"user","uuid":"a","session_id":"s","message":{"content":"x"}}"#,
+                None,
+            ),
             (r#"{"type":"user","message":{"content":"x"}}"#, None),
             (r#"{"type":"summary","summary":"x","leafUuid":"a"}"#, Some(CLAUDE_CODE)),
             (r#"{"type":"system","uuid":"a","sessionId":"s"}"#, None),
@@ -209,7 +225,10 @@ mod tests {
             (r#"{"type":"response_item","timestamp":"t","payload":{}}"#, Some(CODEX)),
             (r#"{"type":"function_call","call_id":"c"}"#, None),
             (r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#, foreign),
-            (r#"{"type":"message","id":"a","parentId":"b","message":{"role":"user"}}"#, foreign),
+            (
+                r#"{"type":"message","id":"a","parentId":"b","message":{"role":"user"}}"#,
+                foreign,
+            ),
             (r#"{"type":"session","version":3,"id":"a","cwd":"/"}"#, foreign),
             (r#"{"id":"a","type":"gemini","content":"x"}"#, foreign),
             (r#"{"$set":{"lastUpdated":"t"}}"#, foreign),

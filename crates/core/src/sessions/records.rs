@@ -366,7 +366,9 @@ impl<R: Read> RecordReader<R> {
     ) -> Option<OpenRecord> {
         if base == 0 && text.starts_with(BYTE_ORDER_MARK) {
             self.add_finding(Damage::ByteOrderMark, self.line, 0..3, FixKind::InPlace);
-            text.iter_mut().take(BYTE_ORDER_MARK.len()).for_each(|byte| *byte = b' ');
+            text.iter_mut()
+                .take(BYTE_ORDER_MARK.len())
+                .for_each(|byte| *byte = b' ');
         }
         let whole = trim_blanks(text);
         let object = text.get(whole.clone()).unwrap_or_default();
@@ -420,7 +422,8 @@ impl<R: Read> RecordReader<R> {
                 continue;
             }
             budget.spend(scan.at.saturating_sub(start));
-            if may_open && end == (ScanEnd::Open { in_string: true }) && self.state.records == 0 && !self.state.is_dirty {
+            if may_open && end == (ScanEnd::Open { in_string: true }) && self.state.records == 0 && !self.state.is_dirty
+            {
                 let line = self.line;
                 return Some(OpenRecord { scan, start, line });
             }
@@ -622,6 +625,8 @@ fn trim_blanks(text: &[u8]) -> Range<usize> {
 /// Replaces control characters by spaces. Returns `true` if the text is JSON then.
 fn blank_controls(text: &mut [u8]) -> bool {
     work::count_bytes(text.len());
-    text.iter_mut().filter(|byte| **byte < b' ').for_each(|byte| *byte = b' ');
+    text.iter_mut()
+        .filter(|byte| **byte < b' ')
+        .for_each(|byte| *byte = b' ');
     json::validate(text).is_ok()
 }

@@ -94,8 +94,14 @@ mod tests {
         for (fragment, wanted) in [
             (r#"{"type":"user","message":{"content":"x"#, true),
             (r#"{"type":"user","message":{"content":["#, true),
-            (r#"{"type":"user","message":{"content":[{"type":"text","text":"a"},"#, true),
-            (r#"{"type":"assistant","message":{"content":[{"type":"text","text":"a{}"#, true),
+            (
+                r#"{"type":"user","message":{"content":[{"type":"text","text":"a"},"#,
+                true,
+            ),
+            (
+                r#"{"type":"assistant","message":{"content":[{"type":"text","text":"a{}"#,
+                true,
+            ),
             ("lt\"}", true),
         ] {
             let record = r#"{"type":"assistant","sessionId":"s"}"#;
@@ -106,8 +112,14 @@ mod tests {
             assert_eq!(find_in(fragment), NextRecord::Nowhere, "{fragment}");
         }
         // Without members that only records have, the place of the break decides.
-        assert_eq!(find_in(r#"{"type":"user","text":"x{"type":"mode"}"#), NextRecord::At(24));
-        assert_eq!(find_in(r#"{"type":"user","list":[{"type":"mode"}"#), NextRecord::Nowhere);
+        assert_eq!(
+            find_in(r#"{"type":"user","text":"x{"type":"mode"}"#),
+            NextRecord::At(24)
+        );
+        assert_eq!(
+            find_in(r#"{"type":"user","list":[{"type":"mode"}"#),
+            NextRecord::Nowhere
+        );
     }
 
     #[test]
@@ -115,7 +127,10 @@ mod tests {
         let text = r#"{"a":["#.repeat(100_000);
         let mut budget = SearchBudget::of_line(text.len());
         let end = ScanEnd::Open { in_string: false };
-        assert_eq!(find_next_record(text.as_bytes(), 0, end, &mut budget), NextRecord::Unknown);
+        assert_eq!(
+            find_next_record(text.as_bytes(), 0, end, &mut budget),
+            NextRecord::Unknown
+        );
         assert_eq!(find_in(&r#"{""#.repeat(100_000)), NextRecord::Nowhere);
     }
 }

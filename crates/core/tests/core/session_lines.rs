@@ -61,9 +61,24 @@ fn sound_rows() -> Vec<Row> {
     vec![
         row("two records", format!("{A}\n{B}\n"), &[], &["1:0", &second]),
         row("no line feed at the end", format!("{A}\n{B}"), &[], &["1:0", &second]),
-        row("CRLF", format!("{A}\r\n{B}\r\n"), &[], &["1:0", &format!("2:{}", a + 2)]),
-        row("blank lines", format!("\n{A}\n \t\n{B}\n"), &[], &["2:1", &format!("4:{}", a + 5)]),
-        row("a raw U+2028", format!("{A}\n{{\"x\":\"\u{2028}\"}}\n"), &[], &["1:0", &second]),
+        row(
+            "CRLF",
+            format!("{A}\r\n{B}\r\n"),
+            &[],
+            &["1:0", &format!("2:{}", a + 2)],
+        ),
+        row(
+            "blank lines",
+            format!("\n{A}\n \t\n{B}\n"),
+            &[],
+            &["2:1", &format!("4:{}", a + 5)],
+        ),
+        row(
+            "a raw U+2028",
+            format!("{A}\n{{\"x\":\"\u{2028}\"}}\n"),
+            &[],
+            &["1:0", &second],
+        ),
         row("spaces around", format!("   {A}  \n"), &[], &["1:3"]),
         row(
             "a title twice",
@@ -72,8 +87,18 @@ fn sound_rows() -> Vec<Row> {
             &["1:0", "2:40"],
         ),
         row("an emoji by escapes", r#"{"x":"\ud83d\ude00\\ud83d"}"#, &[], &["1:0"]),
-        row("a deep one", format!("{}{}", r#"{"a":"#.repeat(9_000) + "1", "}".repeat(9_000)), &[], &["1:0"]),
-        row("nothing after a long one", format!("{A}{}\n", " ".repeat(b)), &[], &["1:0"]),
+        row(
+            "a deep one",
+            format!("{}{}", r#"{"a":"#.repeat(9_000) + "1", "}".repeat(9_000)),
+            &[],
+            &["1:0"],
+        ),
+        row(
+            "nothing after a long one",
+            format!("{A}{}\n", " ".repeat(b)),
+            &[],
+            &["1:0"],
+        ),
     ]
 }
 
@@ -83,7 +108,12 @@ fn damaged_rows() -> Vec<Row> {
     vec![
         row("no byte", "", &["1:0+0 empty_file none"], &[]),
         row("blanks alone", "\n \n", &["1:0+0 empty_file none"], &[]),
-        row("a mark", format!("\u{feff}{A}\n"), &["1:0+3 byte_order_mark in_place"], &["1:3"]),
+        row(
+            "a mark",
+            format!("\u{feff}{A}\n"),
+            &["1:0+3 byte_order_mark in_place"],
+            &["1:3"],
+        ),
         row(
             "a mark inside",
             format!("{A}\n\u{feff}{B}\n"),
@@ -130,7 +160,12 @@ fn damaged_rows() -> Vec<Row> {
                 &format!("1:0+{a} repeated_record in_place"),
                 &format!("1:0+{} joined_records append", a + b + C.len()),
             ],
-            &["1:0!", &format!("1:{a}!"), &format!("1:{}!", a + b), &second(a + b + C.len() + 1)],
+            &[
+                "1:0!",
+                &format!("1:{a}!"),
+                &format!("1:{}!", a + b),
+                &second(a + b + C.len() + 1),
+            ],
         ),
         row(
             "two on a line, apart",
@@ -160,11 +195,19 @@ fn byte_rows() -> Vec<Row> {
     let bad = [A.as_bytes(), b"\n{\"text\":\"\xff\xe2\x82\"}\n"].concat();
     let hole = |before: &str, nuls: usize, after: &str| [before.as_bytes(), &vec![0; nuls], after.as_bytes()].concat();
     vec![
-        row("NUL at the end", hole(&format!("{A}\n"), 9, ""), &[&format!("2:{}+9 nul_bytes in_place", a + 1)], &[
-            "1:0",
-        ]),
+        row(
+            "NUL at the end",
+            hole(&format!("{A}\n"), 9, ""),
+            &[&format!("2:{}+9 nul_bytes in_place", a + 1)],
+            &["1:0"],
+        ),
         row("NUL before", hole("", 9, A), &["1:0+9 nul_bytes in_place"], &["1:9!"]),
-        row("NUL behind", hole(A, 9, "\n"), &[&format!("1:{a}+9 nul_bytes in_place")], &["1:0!"]),
+        row(
+            "NUL behind",
+            hole(A, 9, "\n"),
+            &[&format!("1:{a}+9 nul_bytes in_place")],
+            &["1:0!"],
+        ),
         row(
             "a hole between two",
             hole(A, 300_000, &format!("{B}\n")),
@@ -183,7 +226,12 @@ fn byte_rows() -> Vec<Row> {
             ],
             &[&format!("2:{}", TORN.len() + 200_001)],
         ),
-        row("no UTF-8", bad, &[&format!("2:{}+3 invalid_utf8 in_place", a + 10)], &["1:0", &format!("2:{}", a + 1)]),
+        row(
+            "no UTF-8",
+            bad,
+            &[&format!("2:{}+3 invalid_utf8 in_place", a + 10)],
+            &["1:0", &format!("2:{}", a + 1)],
+        ),
         row(
             "half of a character",
             r#"{"a":"\ud83d","b":"\ud83d\ude00","c":"\uDE00x"}"#,
@@ -248,7 +296,11 @@ fn lines_and_bytes_are_counted_however_they_come() {
         assert_eq!(file.bytes, text.len() as u64, "{name}");
         let feeds = text.iter().filter(|byte| **byte == b'\n').count() as u64;
         let ends = text.last().is_none_or(|byte| *byte == b'\n');
-        assert_eq!((file.lines, file.lacks_line_end), (feeds + u64::from(!ends), !ends), "{name}");
+        assert_eq!(
+            (file.lines, file.lacks_line_end),
+            (feeds + u64::from(!ends), !ends),
+            "{name}"
+        );
         // The pieces in which the bytes come change nothing.
         let mut again = Vec::new();
         let slow = read_records(Dribble(&text, 7), |record| again.push(record.byte)).unwrap();
@@ -284,7 +336,11 @@ fn an_open_text_has_a_bound() {
     let file = read_records(open, |record| given.push((record.line, record.is_skipped))).unwrap();
     assert_eq!(given, [(67, false)]);
     assert_eq!(file.findings.len(), 66);
-    assert!(file.findings.iter().all(|found| found.fix == FixKind::InPlace && found.code.label() == "torn_record"));
+    assert!(
+        file.findings
+            .iter()
+            .all(|found| found.fix == FixKind::InPlace && found.code.label() == "torn_record")
+    );
 }
 
 #[test]

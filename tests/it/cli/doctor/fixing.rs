@@ -6,25 +6,27 @@ use std::{
     process::Stdio,
 };
 
-use super::home::{CLAUDE, CODEX, Home, Told, claude_lines, codex_lines, damaged_claude, file_of, kept_facts};
+use super::home::{
+    CLAUDE, CODEX, Home, Told, claude_lines, codex_lines, damaged_claude, damaged_codex, file_of, kept_facts,
+};
 
 #[test]
 fn a_fix_mends_in_place_and_keeps_everything_else() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let link = home.folder.join("named.jsonl");
     symlink(&path, &link).unwrap();
     let (before, of_link) = (kept_facts(&path), kept_facts(&link));
-    let told = home.run(&["8a52"]);
+    let told = home.run(&["019a"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(
         told.out.contains("nul_bytes") && told.out.contains("unanswered"),
         "{told:?}"
     );
     assert!(
-        told.out.contains("2 can be mended: antiphon doctor --fix 8a52aaaa\n"),
+        told.out.contains("2 can be mended: antiphon doctor --fix 019ab3c4\n"),
         "{told:?}"
     );
     let told = home.run(&["--fix", link.to_str().unwrap()]);
@@ -40,10 +42,10 @@ fn a_fix_mends_in_place_and_keeps_everything_else() {
     // No byte has moved: what differs is overwritten in its place.
     let same = damaged.iter().zip(&mended).filter(|(old, new)| old == new).count();
     assert!(same > damaged.len() - 200, "{same} of {}", damaged.len());
-    let told = home.run(&["8a52"]);
+    let told = home.run(&["019a"]);
     assert_eq!(told.code, Some(0), "{told:?}");
     // Once more changes nothing, and keeps no second copy.
-    let told = home.run(&["--fix", "8a52"]);
+    let told = home.run(&["--fix", "019a"]);
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(told.out.contains("nothing to mend"), "{told:?}");
     assert_eq!(fs::read(&path).unwrap(), mended);
@@ -55,7 +57,7 @@ fn a_fix_mends_in_place_and_keeps_everything_else() {
     assert_eq!(kept.len(), 1);
     let folder = kept[0].path();
     assert!(
-        folder.file_name().unwrap().to_str().unwrap().ends_with(CLAUDE),
+        folder.file_name().unwrap().to_str().unwrap().ends_with(CODEX),
         "{folder:?}"
     );
     assert_eq!(fs::read(folder.join("original")).unwrap(), damaged);
@@ -75,16 +77,16 @@ fn a_fix_mends_in_place_and_keeps_everything_else() {
 #[test]
 fn a_fix_that_is_only_shown_writes_nothing() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
     let before = kept_facts(&path);
-    let told = home.run(&["--fix", "--dry-run", "8a52"]);
+    let told = home.run(&["--fix", "--dry-run", "019a"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(
         told.out.contains("would be changed") && told.out.contains("appended behind the end"),
         "{told:?}"
     );
-    let document = home.run(&["--fix", "--dry-run", "--output", "json", "8a52"]).json();
+    let document = home.run(&["--fix", "--dry-run", "--output", "json", "019a"]).json();
     let fix = &document["fixes"][0];
     assert_eq!(
         (fix["status"].as_str(), fix["journal"].as_str()),
@@ -121,8 +123,8 @@ fn a_told_finding_remains_and_the_exit_code_says_so() {
 #[test]
 fn what_must_not_be_written_is_refused_with_the_way_out() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
     let name = path.to_str().unwrap();
     let refuse = |word: &str| {
         let told = home.run(&["--fix", name]);
@@ -154,11 +156,11 @@ fn what_must_not_be_written_is_refused_with_the_way_out() {
 #[test]
 fn two_doctors_at_once_mend_once() {
     let home = Home::new();
-    let damaged = damaged_claude();
+    let damaged = damaged_codex();
     for _ in 0..4 {
-        let path = home.claude(CLAUDE, &damaged);
+        let path = home.codex(CODEX, &damaged);
         let spawn = || {
-            let mut command = home.command(&["--fix", "8a52"]);
+            let mut command = home.command(&["--fix", "019a"]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let both = [spawn(), spawn()];
@@ -168,8 +170,8 @@ fn two_doctors_at_once_mend_once() {
             .collect();
         let mended = told.iter().filter(|told| told.out.contains(": mended: ")).count();
         assert_eq!(mended, 1, "{told:?}");
-        assert_eq!(home.run(&["8a52"]).code, Some(0));
-        let told = home.run(&["--undo", "8a52"]);
+        assert_eq!(home.run(&["019a"]).code, Some(0));
+        let told = home.run(&["--undo", "019a"]);
         assert_eq!(told.code, Some(0), "{told:?}");
         assert_eq!(fs::read(&path).unwrap(), damaged);
     }
@@ -194,4 +196,21 @@ fn a_sound_session_stays_as_it_is() {
                 .flatten()
                 .all(|entry| !entry.path().is_dir())
     );
+}
+
+/// A call of Claude Code without its result gets one, and what follows the call follows the result.
+#[test]
+fn a_session_of_claude_code_gets_what_it_would_leave_out() {
+    let home = Home::new();
+    let damaged = damaged_claude();
+    let path = home.claude(CLAUDE, &damaged);
+    let sent = |told: &Told| told.json()["files"][0]["reachable"].as_u64().unwrap();
+    let before = sent(&home.run(&["--output", "json", "8a52"]));
+    let told = home.run(&["--fix", "8a52"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let after = sent(&home.run(&["--output", "json", "8a52"]));
+    assert!(after > before, "{before} {after}");
+    assert!(fs::read(&path).unwrap().len() > damaged.len());
+    assert_eq!(home.run(&["--undo", "8a52"]).code, Some(0));
+    assert_eq!(fs::read(&path).unwrap(), damaged);
 }

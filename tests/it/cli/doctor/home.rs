@@ -249,3 +249,17 @@ pub(super) fn damaged_claude() -> Vec<u8> {
     bytes.pop();
     bytes
 }
+
+/// Returns a rollout of Codex whose fix overwrites and appends: NUL bytes in front of a call, a call at the end without
+/// its output, and no end of the last line.
+pub(super) fn damaged_codex() -> Vec<u8> {
+    let mut lines = codex_lines();
+    lines[2] = format!("{}{}", "\0".repeat(40), lines[2]);
+    let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "call_2"});
+    let record =
+        json!({"timestamp": "2026-11-02T03:04:05.000Z", "ordinal": 5, "type": "response_item", "payload": call});
+    lines.push(record.to_string());
+    let mut bytes = file_of(&lines);
+    bytes.pop();
+    bytes
+}

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
-use super::home::{CLAUDE, Home, Told, damaged_claude, kept_facts};
+use super::home::{CODEX, Home, Told, damaged_codex, kept_facts};
 use crate::ledger::disk_faults::has_strace;
 
 /// Calls by which a fix writes.
@@ -36,14 +36,14 @@ fn a_fix_that_is_killed_anywhere_can_be_taken_back() {
     if !has_strace() {
         return;
     }
-    let damaged = damaged_claude();
+    let damaged = damaged_codex();
     let (mut kills, mut unfinished) = (0, 0);
     for nth in 1..CALLS_MAX {
         let home = Home::new();
-        let path = home.claude(CLAUDE, &damaged);
+        let path = home.codex(CODEX, &damaged);
         let before = kept_facts(&path);
         let fault = format!("signal=KILL:when={nth}");
-        let status = traced(&home, &["--fix", "8a52"], WRITES, &fault, &[])
+        let status = traced(&home, &["--fix", "019a"], WRITES, &fault, &[])
             .output()
             .unwrap()
             .status;
@@ -53,7 +53,7 @@ fn a_fix_that_is_killed_anywhere_can_be_taken_back() {
         }
         kills += 1;
         let is_changed = fs::read(&path).unwrap() != damaged;
-        let told = home.run(&["--fix", "8a52"]);
+        let told = home.run(&["--fix", "019a"]);
         let is_unfinished = told.err.contains("stopped midway");
         unfinished += usize::from(is_unfinished);
         // A file that differs is always one whose fix can be taken back.
@@ -62,12 +62,12 @@ fn a_fix_that_is_killed_anywhere_can_be_taken_back() {
             !is_changed || is_unfinished || told.out.contains("nothing to mend"),
             "{nth}: {told:?}"
         );
-        let told = home.run(&["--undo", "8a52"]);
+        let told = home.run(&["--undo", "019a"]);
         assert_eq!(told.code, Some(0), "{nth}: {told:?}");
         assert_eq!(fs::read(&path).unwrap(), damaged, "{nth}");
         assert_eq!(kept_facts(&path), before, "{nth}");
         // After that the session is mended as if nothing had been.
-        assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0), "{nth}");
+        assert_eq!(home.run(&["--fix", "019a"]).code, Some(0), "{nth}");
     }
     println!("{kills} kills, {unfinished} of them in the middle of a fix");
     assert!(unfinished > 4 && kills < CALLS_MAX - 1, "{unfinished} of {kills}");
@@ -78,14 +78,14 @@ fn an_undo_that_is_killed_anywhere_can_be_repeated() {
     if !has_strace() {
         return;
     }
-    let damaged = damaged_claude();
+    let damaged = damaged_codex();
     for nth in 1..CALLS_MAX {
         let home = Home::new();
-        let path = home.claude(CLAUDE, &damaged);
+        let path = home.codex(CODEX, &damaged);
         let before = kept_facts(&path);
-        assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0));
+        assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
         let fault = format!("signal=KILL:when={nth}");
-        let status = traced(&home, &["--undo", "8a52"], WRITES, &fault, &[])
+        let status = traced(&home, &["--undo", "019a"], WRITES, &fault, &[])
             .output()
             .unwrap()
             .status;
@@ -94,7 +94,7 @@ fn an_undo_that_is_killed_anywhere_can_be_repeated() {
             assert!(nth > 4, "{nth}");
             break;
         }
-        let told = home.run(&["--undo", "8a52"]);
+        let told = home.run(&["--undo", "019a"]);
         // The undo that was killed may have noted its end.
         assert!(
             told.code == Some(0) || told.err.contains("no fix of this session"),
@@ -111,14 +111,14 @@ fn a_disk_that_fails_once_leaves_the_old_session_or_the_mended_one() {
     if !has_strace() {
         return;
     }
-    let damaged = damaged_claude();
+    let damaged = damaged_codex();
     for (calls, error) in [("write,pwrite64", "ENOSPC"), ("fsync", "EIO"), ("utimensat", "EPERM")] {
         for nth in 1..CALLS_MAX {
             let home = Home::new();
-            let path = home.claude(CLAUDE, &damaged);
+            let path = home.codex(CODEX, &damaged);
             let fault = format!("error={error}:when={nth}");
             // Only calls on the session itself: what comes before it is told by the kills.
-            let output = traced(&home, &["--fix", "8a52"], calls, &fault, &[path.to_str().unwrap()])
+            let output = traced(&home, &["--fix", "019a"], calls, &fault, &[path.to_str().unwrap()])
                 .output()
                 .unwrap();
             let told = Told::of(&output);
@@ -136,7 +136,7 @@ fn a_disk_that_fails_once_leaves_the_old_session_or_the_mended_one() {
                 "{calls} {nth}: {told:?}"
             );
             assert_eq!(fs::read(&path).unwrap(), damaged, "{calls} {nth}");
-            assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0), "{calls} {nth}");
+            assert_eq!(home.run(&["--fix", "019a"]).code, Some(0), "{calls} {nth}");
         }
     }
 }
@@ -147,11 +147,11 @@ fn a_full_disk_stops_before_the_session_is_touched() {
     if !has_strace() {
         return;
     }
-    let damaged = damaged_claude();
+    let damaged = damaged_codex();
     let home = Home::new();
-    let path = home.claude(CLAUDE, &damaged);
+    let path = home.codex(CODEX, &damaged);
     let fault = "error=ENOSPC:when=1+";
-    let output = traced(&home, &["--fix", "8a52"], "copy_file_range,sendfile,splice", fault, &[])
+    let output = traced(&home, &["--fix", "019a"], "copy_file_range,sendfile,splice", fault, &[])
         .output()
         .unwrap();
     let told = Told::of(&output);

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use super::home::{CLAUDE, Home, damaged_claude, kept_facts, set_age};
+use super::home::{CODEX, Home, damaged_codex, kept_facts, set_age};
 
 /// Writes as a client does that goes on with the session.
 fn append(path: &Path) {
@@ -14,10 +14,10 @@ fn append(path: &Path) {
 #[test]
 fn an_undo_is_exact() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
     let before = kept_facts(&path);
-    for name in ["8a52", path.to_str().unwrap()] {
+    for name in ["019a", path.to_str().unwrap()] {
         assert_eq!(home.run(&["--fix", name]).code, Some(0));
         assert_ne!(fs::read(&path).unwrap(), damaged);
         // The client may have touched the file without writing.
@@ -36,12 +36,12 @@ fn an_undo_is_exact() {
 #[test]
 fn an_undo_writes_nothing_once_the_client_has_gone_on() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
-    assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0));
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
+    assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
     append(&path);
     let present = fs::read(&path).unwrap();
-    let told = home.run(&["--undo", "8a52"]);
+    let told = home.run(&["--undo", "019a"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(
         told.err.contains("has written to it since") && told.err.contains("--undo --to"),
@@ -60,12 +60,12 @@ fn an_undo_writes_nothing_once_the_client_has_gone_on() {
         if !has_copy {
             fs::remove_file(folder.join("original")).unwrap();
         }
-        let told = home.run(&["--undo", "8a52", "--to", name]);
+        let told = home.run(&["--undo", "019a", "--to", name]);
         assert_eq!(told.code, Some(0), "{told:?}");
         assert_eq!(fs::read(home.folder.join(name)).unwrap(), damaged, "{name}");
         assert_eq!(fs::read(&path).unwrap(), present, "{name}");
     }
-    let told = home.run(&["--undo", "8a52", "--to", "one.jsonl"]);
+    let told = home.run(&["--undo", "019a", "--to", "one.jsonl"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.err.contains("exists"), "{told:?}");
 }
@@ -73,18 +73,18 @@ fn an_undo_writes_nothing_once_the_client_has_gone_on() {
 #[test]
 fn bytes_that_somebody_else_has_changed_are_never_lost() {
     let home = Home::new();
-    let damaged = damaged_claude();
-    let path = home.claude(CLAUDE, &damaged);
-    assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0));
+    let damaged = damaged_codex();
+    let path = home.codex(CODEX, &damaged);
+    assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
     let mut present = fs::read(&path).unwrap();
     present[20] ^= 1;
     fs::write(&path, &present).unwrap();
-    let told = home.run(&["--undo", "8a52"]);
+    let told = home.run(&["--undo", "019a"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.err.contains("another program has changed it"), "{told:?}");
     assert_eq!(fs::read(&path).unwrap(), present);
     // The copy has what the present bytes lack.
-    assert_eq!(home.run(&["--undo", "8a52", "--to", "old.jsonl"]).code, Some(0));
+    assert_eq!(home.run(&["--undo", "019a", "--to", "old.jsonl"]).code, Some(0));
     assert_eq!(fs::read(home.folder.join("old.jsonl")).unwrap(), damaged);
     let folder = fs::read_dir(home.fixes())
         .unwrap()
@@ -93,7 +93,7 @@ fn bytes_that_somebody_else_has_changed_are_never_lost() {
         .unwrap()
         .path();
     fs::write(folder.join("original"), "other").unwrap();
-    let told = home.run(&["--undo", "8a52", "--to", "new.jsonl"]);
+    let told = home.run(&["--undo", "019a", "--to", "new.jsonl"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(!home.folder.join("new.jsonl").exists());
     // A session that is gone comes back from its copy.
@@ -109,8 +109,8 @@ fn bytes_that_somebody_else_has_changed_are_never_lost() {
 #[test]
 fn copies_are_forgotten_on_demand_but_not_those_that_are_needed() {
     let home = Home::new();
-    let path = home.claude(CLAUDE, &damaged_claude());
-    assert_eq!(home.run(&["--fix", "8a52"]).code, Some(0));
+    let path = home.codex(CODEX, &damaged_codex());
+    assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
     let folder = fs::read_dir(home.fixes())
         .unwrap()
         .flatten()
@@ -121,21 +121,21 @@ fn copies_are_forgotten_on_demand_but_not_those_that_are_needed() {
     fs::remove_file(folder.join("ended")).unwrap();
     let told = home.run(&[]);
     assert!(
-        told.err.contains("stopped midway: antiphon doctor --undo 8a52"),
+        told.err.contains("stopped midway: antiphon doctor --undo 019a"),
         "{told:?}"
     );
-    let told = home.run(&["--fix", "8a52"]);
+    let told = home.run(&["--fix", "019a"]);
     assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.err.contains("--undo 8a52"), "{told:?}");
-    for arguments in [&["--forget"][..], &["--forget", "8a52"]] {
+    assert!(told.err.contains("--undo 019a"), "{told:?}");
+    for arguments in [&["--forget"][..], &["--forget", "019a"]] {
         let told = home.run(arguments);
         assert_eq!(told.code, Some(1), "{told:?}");
         assert!(folder.join("manifest.json").exists());
     }
-    assert_eq!(home.run(&["--undo", "8a52"]).code, Some(0));
+    assert_eq!(home.run(&["--undo", "019a"]).code, Some(0));
     let told = home.run(&["--forget", "7777"]);
     assert_eq!(told.code, Some(1), "{told:?}");
-    let told = home.run(&["--forget", "8a52"]);
+    let told = home.run(&["--forget", "019a"]);
     assert_eq!(
         (told.code, told.out.as_str()),
         (Some(0), "removed the copies of 1 fix\n")
