@@ -189,22 +189,31 @@ impl<'h> PairFaults<'h> {
             FindingKind::Orphan if self.traits.has_base => {}
             FindingKind::Orphan => {
                 self.found.dropped = self.found.dropped.saturating_add(1);
-                self.push(item, kind, in_place(item));
+                self.push(item, kind, quote_fix(item));
             }
             // An output of another kind than its call: the client looks for one of the same kind.
             FindingKind::Field => {
                 self.found.dropped = self.found.dropped.saturating_add(1);
                 self.push(item, kind, FixKind::Told);
             }
-            FindingKind::Duplicate => self.push(item, kind, in_place(item)),
+            FindingKind::Duplicate => self.push(item, kind, quote_fix(item)),
             kind => self.push(item, kind, FixKind::Told),
         }
     }
 
     /// Returns the way in which an open call is mended. At the end of the log an output can be appended.
-    const fn answer_fix(&self, item: &HistoryItem) -> FixKind {
+    fn answer_fix(&self, item: &HistoryItem) -> FixKind {
         let is_last = item.spoken == self.history.extent.spoken;
-        if is_last && item.place.is_alone && self.traits.can_append {
+        // Which of several calls a further output would answer is not certain.
+        let is_only = matches!(
+            self.count(item),
+            IdCount {
+                calls: 1,
+                outputs: 0,
+                ..
+            }
+        );
+        if is_last && is_only && item.place.is_alone && self.traits.can_append {
             FixKind::Append
         } else {
             FixKind::Told
@@ -245,4 +254,10 @@ const fn in_place(item: &HistoryItem) -> FixKind {
     } else {
         FixKind::Told
     }
+}
+
+/// Returns the way in which an output is mended, by a message of the user that quotes it.
+const fn quote_fix(item: &HistoryItem) -> FixKind {
+    // The message would be the first turn of the file, and a rollback of all turns would now begin there.
+    if item.asked == 0 { FixKind::Told } else { in_place(item) }
 }
