@@ -38,6 +38,10 @@ labelled_enum! {
         ParentCircle = "parent_circle",
         /// two records follow the same one, and the client goes on with one of them
         Fork = "fork",
+        /// the user went back, and the branch from before is not sent
+        Rewound = "rewound",
+        /// the last calls have no result yet
+        OpenCall = "open_call",
         /// two results answer one call, and the one that the client sends says less
         HiddenResult = "hidden_result",
         /// the record has no number, and the ones before it have

@@ -39,6 +39,201 @@ pub struct Measured {
 
 /// All that was measured. The first row that fits counts.
 pub const MEASURED: &[Measured] = &[
+    // Claude Code: the file.
+    claude(
+        Damage::NulBytes,
+        Since::All,
+        Severity::Note,
+        "the client passes over them; a record on the same line is skipped too",
+    ),
+    claude(
+        Damage::ByteOrderMark,
+        Since::All,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
+    claude(
+        Damage::InvalidUtf8,
+        Since::All,
+        Severity::Note,
+        "the client replaces the byte",
+    ),
+    claude(
+        Damage::LoneSurrogate,
+        Since::New,
+        Severity::Note,
+        "the client replaces it before it sends the text",
+    ),
+    claude(
+        Damage::LoneSurrogate,
+        Since::Old,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+    claude(
+        Damage::TornRecord,
+        Since::New,
+        Severity::Warning,
+        "the client skips the line, with any record behind the fragment, and the call or result that belongs to it",
+    ),
+    claude(
+        Damage::TornRecord,
+        Since::Old,
+        Severity::Warning,
+        "the client skips the line, and sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::JoinedRecords,
+        Since::New,
+        Severity::Warning,
+        "the client skips them all, and the calls and results that belong to them",
+    ),
+    claude(
+        Damage::JoinedRecords,
+        Since::Old,
+        Severity::Warning,
+        "the client skips them all, and sends nothing of what stands before them",
+    ),
+    claude(
+        Damage::RawNewline,
+        Since::New,
+        Severity::Warning,
+        "the client skips the record, and the call or result that belongs to it",
+    ),
+    claude(
+        Damage::RawNewline,
+        Since::Old,
+        Severity::Warning,
+        "the client skips the record, and sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::RepeatedRecord,
+        Since::All,
+        Severity::Note,
+        "the client sends it once",
+    ),
+    // Claude Code: the links.
+    claude(
+        Damage::LostParent,
+        Since::New,
+        Severity::Note,
+        "the client goes on with the record before it in the file",
+    ),
+    claude(
+        Damage::LostParent,
+        Since::Old,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::ParentInSubagent,
+        Since::All,
+        Severity::Warning,
+        "the client sends what the sub-agent said instead of what stands before the record",
+    ),
+    claude(
+        Damage::UuidTwice,
+        Since::New,
+        Severity::Warning,
+        "the client sends the last of the two, and leaves the other out",
+    ),
+    claude(
+        Damage::UuidTwice,
+        Since::Old,
+        Severity::Warning,
+        "the client goes in a circle there, and sends nothing of what stands before",
+    ),
+    claude(
+        Damage::ParentCircle,
+        Since::New,
+        Severity::Note,
+        "the client goes on with the record before it in the file",
+    ),
+    claude(
+        Damage::ParentCircle,
+        Since::Old,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
+    claude(
+        Damage::Fork,
+        Since::All,
+        Severity::Warning,
+        "the client sends the newest of the two branches, and leaves the other out",
+    ),
+    claude(
+        Damage::Rewound,
+        Since::All,
+        Severity::Note,
+        "the client sends the branch that the user went on with",
+    ),
+    // Claude Code: calls and results.
+    claude(
+        Damage::HiddenResult,
+        Since::All,
+        Severity::Warning,
+        "the client sends the other one, which says that there is no result",
+    ),
+    claude(
+        Damage::OpenCall,
+        Since::New,
+        Severity::Note,
+        "the client answers the call itself, with the words that its outcome is unknown",
+    ),
+    claude(
+        Damage::OpenCall,
+        Since::Old,
+        Severity::Warning,
+        "the client leaves the call out",
+    ),
+    claude_pair(
+        FindingKind::Unanswered,
+        Since::All,
+        Severity::Warning,
+        "the client leaves the call out",
+    ),
+    claude_pair(
+        FindingKind::Orphan,
+        Since::New,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    claude_pair(
+        FindingKind::Orphan,
+        Since::Old,
+        Severity::Warning,
+        "the client leaves the result out, or the provider refuses the request",
+    ),
+    claude_pair(
+        FindingKind::Duplicate,
+        Since::New,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
+    claude_pair(
+        FindingKind::Duplicate,
+        Since::Old,
+        Severity::Error,
+        "the client may send them all, and then the provider refuses the request",
+    ),
+    claude_pair(
+        FindingKind::MalformedCall,
+        Since::All,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+    claude_pair(
+        FindingKind::ForeignThinking,
+        Since::New,
+        Severity::Note,
+        "the client leaves it out once the provider has refused it",
+    ),
+    claude_pair(
+        FindingKind::ForeignThinking,
+        Since::Old,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
     // Codex
     codex_damage(
         Damage::NulBytes,
@@ -155,6 +350,45 @@ const fn codex_row(code: SessionCode, severity: Severity, effect: &'static str) 
         severity,
         effect,
         measured: "0.171, 2026-11",
+    }
+}
+
+/// The versions of Claude Code that a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// All that were tried.
+    All,
+    /// Those from 2.1.332 on.
+    New,
+    /// Those before it.
+    Old,
+}
+
+/// The first version of Claude Code that copes with most damage. Those between 2.1.42 and it were not tried.
+const CLAUDE_COPES: ClientVersion = ClientVersion([2, 1, 332]);
+
+const fn claude(damage: Damage, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    claude_row(SessionCode::Damage(damage), since, severity, effect)
+}
+
+const fn claude_pair(kind: FindingKind, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    claude_row(SessionCode::Pairing(kind), since, severity, effect)
+}
+
+const fn claude_row(code: SessionCode, since: Since, severity: Severity, effect: &'static str) -> Measured {
+    let (from, until, measured) = match since {
+        Since::All => (None, None, "2.0.32, 2.1.42 and 2.1.332, 2026-11"),
+        Since::New => (Some(CLAUDE_COPES), None, "2.1.332, 2026-11"),
+        Since::Old => (None, Some(CLAUDE_COPES), "2.0.32 and 2.1.42, 2026-11"),
+    };
+    Measured {
+        code,
+        client: SessionClient::ClaudeCode,
+        from,
+        until,
+        severity,
+        effect,
+        measured,
     }
 }
 

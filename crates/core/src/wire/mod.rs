@@ -52,7 +52,9 @@ pub use refusal::{
     REFUSAL_BYTES_MAX, Refusal, RefusalKind, RefusalRow, RefusalTable, RefusalTexts, RowFault, RowMend, RowTexts,
     RowTrial, TextTrial, TokenCounts, TrialOutcome, names_history,
 };
-pub(crate) use signatures::{remove_gemini_signature, thinking_signature, thinking_text, verifies_signatures};
+pub(crate) use signatures::{
+    cannot_be_anthropics, remove_gemini_signature, thinking_signature, thinking_text, verifies_signatures,
+};
 pub use thinking_switch::is_thinking_off;
 pub use unreadable::Unreadable;
 

@@ -1,0 +1,440 @@
+//! The faults of a session, and the messages that its client would send.
+
+use std::collections::HashMap;
+
+use super::{
+    branch::{RecordSet, SentBranch, find_leaf, walk_back},
+    entry::{EntryList, PartEntry, PartSort, mark},
+    forks::find_forks,
+    joins::SentRecords,
+    links::{LinkIndex, NONE},
+    reading::ReadLog,
+    remedy::{FoundFault, Remedy},
+    skeleton::{PlacedFinding, judge_pairs},
+};
+use crate::{
+    conversation::FindingKind,
+    sessions::{
+        client::SessionClient,
+        damage::{Damage, SessionCode},
+        finding::SessionFinding,
+        severity::{Severity, severity_of},
+    },
+    work,
+};
+
+/// A session, as it was judged.
+#[derive(Debug)]
+pub(super) struct LogAnalysis {
+    /// Its records.
+    pub(super) log: ReadLog,
+    /// Their links.
+    pub(super) index: LinkIndex,
+    /// The record at the end of the conversation. [`NONE`] if there is none.
+    pub(super) leaf: u32,
+    /// The faults, in the order of the file.
+    pub(super) faults: Vec<FoundFault>,
+    /// Messages of the conversation in the file.
+    pub(super) messages: u64,
+    /// Those of them that the client sends.
+    pub(super) reachable: u64,
+}
+
+impl LogAnalysis {
+    /// Judges a session.
+    pub(super) fn new(mut log: ReadLog) -> Self {
+        let index = LinkIndex::new(&mut log);
+        let leaf = find_leaf(&log, &index);
+        let branch = walk_back(&log, &index, leaf);
+        let judge = Judge {
+            log: &log,
+            index: &index,
+            branch: &branch,
+        };
+        // Damage is judged as if every link and line were sound: what a lost link cuts off must not hide what is open.
+        let sent = SentRecords::join(&log.list, &index, branch.members.clone(), true);
+        let mut faults = judge.link_faults(&sent);
+        let placed = judge_pairs(&log.list, &branch, &sent);
+        faults.extend(judge.pair_faults(&placed, &sent));
+        faults.extend(judge.other_results(&sent));
+        faults.extend(judge.foreign_thinking(&sent));
+        faults.extend(find_forks(&log, &index, &branch, &sent));
+        faults.sort_by_key(|fault| (fault.finding.line, fault.finding.byte));
+        let messages = (0..log.list.count()).filter(|record| judge.is_message(*record)).count() as u64;
+        let reachable = judge.count_reachable(&placed, &sent);
+        Self {
+            leaf,
+            faults,
+            messages,
+            reachable,
+            index,
+            log,
+        }
+    }
+}
+
+struct Judge<'l> {
+    log: &'l ReadLog,
+    index: &'l LinkIndex,
+    branch: &'l SentBranch,
+}
+
+impl Judge<'_> {
+    fn list(&self) -> &EntryList {
+        &self.log.list
+    }
+
+    /// Returns `true` if a record is a message of the owner, and no copy.
+    fn is_message(&self, record: u32) -> bool {
+        let entry = self.list().entry(record);
+        // A record of a sub-agent in the chain is sent like the others.
+        let is_own = !self.index.is_foreign(self.list(), record) || self.branch.members.has(record);
+        entry.has(mark::MESSAGE) && !entry.has(mark::COPY) && is_own
+    }
+
+    /// Returns `true` if the version that wrote the file loses nothing by a damage.
+    fn copes_with(&self, damage: Damage) -> bool {
+        let known = severity_of(SessionCode::Damage(damage), SessionClient::ClaudeCode, self.log.version);
+        known.is_some_and(|row| row.severity == Severity::Note)
+    }
+
+    /// Returns the fault of a record as a whole.
+    fn record_fault(&self, damage: Damage, record: u32, others: &[u32], remedy: Remedy) -> FoundFault {
+        let entry = self.list().entry(record);
+        let id = if entry.has(mark::REAL_UUID) {
+            entry.uuid.to_uuid()
+        } else {
+            String::new()
+        };
+        let lines = others.iter().map(|other| self.list().entry(*other).line).collect();
+        FoundFault {
+            finding: SessionFinding {
+                code: SessionCode::Damage(damage),
+                line: entry.line,
+                byte: entry.byte,
+                len: u64::from(entry.len),
+                id,
+                lines,
+                fix: remedy.fix_kind(),
+            },
+            remedy,
+        }
+    }
+
+    fn part_fault(
+        &self,
+        code: SessionCode,
+        record: u32,
+        part: &PartEntry,
+        lines: Vec<u64>,
+        remedy: Remedy,
+    ) -> FoundFault {
+        let entry = self.list().entry(record);
+        FoundFault {
+            finding: SessionFinding {
+                code,
+                line: entry.line,
+                byte: entry.byte.saturating_add(u64::from(part.at)),
+                len: u64::from(part.len),
+                id: self.list().id_text(part),
+                lines,
+                fix: remedy.fix_kind(),
+            },
+            remedy,
+        }
+    }
+
+    /// Returns the faults of links and ids, of what a request has.
+    fn link_faults(&self, sent: &SentRecords) -> Vec<FoundFault> {
+        let mut faults = Vec::new();
+        for fault in &self.branch.faults {
+            let entry = self.list().entry(fault.record);
+            let target = Some(fault.target).filter(|target| *target != NONE);
+            let has_place = entry.has(mark::REAL_PARENT);
+            // The line is named already, and its link is sound once it is mended.
+            if entry.has(mark::SKIPPED) {
+                continue;
+            }
+            let remedy = if has_place {
+                Remedy::NewParent {
+                    record: fault.record,
+                    parent: target,
+                }
+            } else {
+                Remedy::Told
+            };
+            let others: Vec<u32> = target.into_iter().collect();
+            faults.push(self.record_fault(fault.damage, fault.record, &others, remedy));
+        }
+        for record in 0..self.list().count() {
+            work::count(1);
+            let entry = self.list().entry(record);
+            let is_own = !entry.uuid.is_none() && !entry.has(mark::SKIPPED) && self.is_linked(record);
+            if is_own {
+                faults.extend(self.twice_fault(record, sent));
+                faults.extend(self.side_fault(record, sent));
+            }
+        }
+        faults
+    }
+
+    fn is_linked(&self, record: u32) -> bool {
+        !self.list().entry(record).has(mark::COPY) && !self.index.is_foreign(self.list(), record)
+    }
+
+    /// Returns the fault of a record whose id another one before it has.
+    fn twice_fault(&self, record: u32, sent: &SentRecords) -> Option<FoundFault> {
+        let first = self.index.namesakes(self.list(), record).next()?;
+        let is_message = |record: u32| self.list().entry(record).has(mark::MESSAGE);
+        let is_sent = sent.members.has(first) || sent.members.has(record);
+        if first >= record || !is_sent || !(is_message(first) || is_message(record)) {
+            return None;
+        }
+        let remedy = if self.list().entry(record).has(mark::REAL_UUID) {
+            Remedy::NewId { record }
+        } else {
+            Remedy::Told
+        };
+        Some(self.record_fault(Damage::UuidTwice, record, &[first], remedy))
+    }
+
+    /// Returns the fault of a result beside the chain whose link leads nowhere.
+    fn side_fault(&self, record: u32, sent: &SentRecords) -> Option<FoundFault> {
+        let entry = self.list().entry(record);
+        let is_lost = !entry.parent.is_none() && self.index.parent(record) == NONE;
+        if !is_lost || self.branch.members.has(record) || !sent.members.has(record) {
+            return None;
+        }
+        let calls = self.list().parts_of(record).filter_map(|part| sent.calls.get(&part.id));
+        let owner = calls
+            .map(|call| call.record)
+            .find(|owner| self.list().entry(*owner).has(mark::REAL_UUID));
+        let remedy = match owner {
+            Some(owner) if entry.has(mark::REAL_PARENT) => Remedy::NewParent {
+                record,
+                parent: Some(owner),
+            },
+            _ => Remedy::Told,
+        };
+        let others: Vec<u32> = owner.into_iter().collect();
+        Some(self.record_fault(Damage::LostParent, record, &others, remedy))
+    }
+
+    /// Returns a fault for each result beside the chain whose call has another one that is sent.
+    fn other_results(&self, sent: &SentRecords) -> Vec<FoundFault> {
+        // Of several results this version sends the first one of the file, older ones that of the chain.
+        let takes_first = self.copes_with(Damage::LostParent);
+        let mut faults = Vec::new();
+        for record in (0..self.list().count()).filter(|record| self.is_message(*record)) {
+            if sent.members.has(record) || self.list().entry(record).has(mark::SKIPPED) {
+                continue;
+            }
+            for part in self
+                .list()
+                .parts_of(record)
+                .filter(|part| part.sort == PartSort::Result)
+            {
+                work::count(1);
+                let call = sent.calls.get(&part.id).filter(|call| call.record < record);
+                let Some(result) = call.and_then(|call| call.result) else {
+                    continue;
+                };
+                let is_lost = |sent: PartEntry| sent.id == part.id && sent.sort == PartSort::LostResult;
+                let is_hidden = self.list().parts_of(result).any(is_lost);
+                let code = match (is_hidden, takes_first && record < result) {
+                    (true, true) => continue,
+                    (true, false) => SessionCode::Damage(Damage::HiddenResult),
+                    (false, _) => SessionCode::Pairing(FindingKind::Duplicate),
+                };
+                let line = self.list().entry(result).line;
+                faults.push(self.part_fault(code, record, &part, vec![line], Remedy::Told));
+            }
+        }
+        faults
+    }
+
+    /// Returns the further results of the chain whose call has one that says that there is none.
+    fn hidden_results(&self, sent: &SentRecords) -> HashMap<(u32, u64), u64> {
+        let mut hidden = HashMap::new();
+        for record in (0..self.list().count()).filter(|record| sent.members.has(*record)) {
+            for part in self
+                .list()
+                .parts_of(record)
+                .filter(|part| part.sort == PartSort::Result)
+            {
+                work::count(1);
+                let result = sent.calls.get(&part.id).and_then(|call| call.result);
+                let Some(result) = result.filter(|result| *result != record) else {
+                    continue;
+                };
+                let is_lost = |sent: PartEntry| sent.id == part.id && sent.sort == PartSort::LostResult;
+                if self.list().parts_of(result).any(is_lost) {
+                    hidden.insert((record, part.id), self.list().entry(result).line);
+                }
+            }
+        }
+        hidden
+    }
+
+    fn pair_faults(&self, placed: &[PlacedFinding], sent: &SentRecords) -> Vec<FoundFault> {
+        let hidden = self.hidden_results(sent);
+        let mut faults = Vec::new();
+        for found in placed {
+            let (record, number) = (found.place.record, found.place.part);
+            let Some(part) = self.list().part(number) else { continue };
+            let mut lines = Vec::new();
+            let code = match found.finding.kind {
+                FindingKind::Unanswered if found.is_last => SessionCode::Damage(Damage::OpenCall),
+                FindingKind::Headless | FindingKind::Field | FindingKind::MisplacedWords => continue,
+                FindingKind::Duplicate if hidden.contains_key(&(record, part.id)) => {
+                    lines.extend(hidden.get(&(record, part.id)));
+                    SessionCode::Damage(Damage::HiddenResult)
+                }
+                kind => SessionCode::Pairing(kind),
+            };
+            // The line is named already.
+            if self.list().entry(record).has(mark::SKIPPED) {
+                continue;
+            }
+            let remedy = self.pair_remedy(code, record, number, &part);
+            faults.push(self.part_fault(code, record, &part, lines, remedy));
+        }
+        faults
+    }
+
+    fn pair_remedy(&self, code: SessionCode, record: u32, number: u32, part: &PartEntry) -> Remedy {
+        let entry = self.list().entry(record);
+        match code {
+            SessionCode::Pairing(FindingKind::Unanswered) if entry.has(mark::REAL_UUID) && part.is_legal_id => {
+                Remedy::Answer { record, part: number }
+            }
+            SessionCode::Pairing(FindingKind::Orphan) if part.fits => Remedy::Quote { record, part: number },
+            SessionCode::Pairing(FindingKind::MalformedCall) if part.fits => Remedy::Input { record, part: number },
+            _ => Remedy::Told,
+        }
+    }
+
+    fn foreign_thinking(&self, sent: &SentRecords) -> Vec<FoundFault> {
+        let mut faults = Vec::new();
+        for record in (0..self.list().count()).filter(|record| sent.members.has(*record)) {
+            if self.list().entry(record).has(mark::SKIPPED) {
+                continue;
+            }
+            for part in self.list().parts_of(record) {
+                work::count(1);
+                if part.sort == PartSort::ForeignThinking {
+                    let code = SessionCode::Pairing(FindingKind::ForeignThinking);
+                    faults.push(self.part_fault(code, record, &part, Vec::new(), Remedy::Told));
+                }
+            }
+        }
+        faults
+    }
+
+    /// Counts the messages that this version of the client sends.
+    fn count_reachable(&self, placed: &[PlacedFinding], whole: &SentRecords) -> u64 {
+        let list = self.list();
+        let mut members = RecordSet::with_room(list.count());
+        let sent_chain = self.branch.chain.get(self.stop_place()..).unwrap_or_default();
+        for record in sent_chain {
+            members.add(*record);
+        }
+        // Only what stands right behind the compaction has its messages.
+        if sent_chain.len() == self.branch.chain.len() {
+            for record in &self.branch.kept {
+                members.add(*record);
+            }
+        }
+        let sent = SentRecords::join(list, self.index, members, false);
+        let mut members = sent.members;
+        for record in self.dropped_records(placed, whole) {
+            members.remove(record);
+        }
+        let is_sent = |record: &u32| {
+            let is_shadowed = self
+                .index
+                .namesakes(list, *record)
+                .last()
+                .is_some_and(|last| last > *record);
+            members.has(*record) && !list.entry(*record).has(mark::SKIPPED) && !is_shadowed
+        };
+        (0..list.count())
+            .filter(|record| self.is_message(*record))
+            .filter(is_sent)
+            .count() as u64
+    }
+
+    /// Returns the place in the chain from which on this version sends it.
+    fn stop_place(&self) -> usize {
+        let (heals, heals_circles) = (
+            self.copes_with(Damage::LostParent),
+            self.copes_with(Damage::ParentCircle),
+        );
+        let stops: HashMap<u32, Damage> = self
+            .branch
+            .faults
+            .iter()
+            .map(|fault| (fault.record, fault.damage))
+            .collect();
+        let mut stop = 0;
+        let mut before = NONE;
+        for (place, record) in self.branch.chain.iter().enumerate() {
+            work::count(1);
+            let is_cut = match stops.get(record) {
+                Some(Damage::LostParent) => !heals,
+                Some(Damage::ParentCircle) => !heals_circles,
+                Some(_) => true,
+                None => false,
+            };
+            let list = self.list();
+            // The record before it is not read: its line is skipped, or the last one with its id counts.
+            let is_gone = before != NONE
+                && (list.entry(before).has(mark::SKIPPED)
+                    || self
+                        .index
+                        .namesakes(list, before)
+                        .last()
+                        .is_some_and(|last| last > before));
+            if is_cut || (is_gone && !heals) {
+                stop = place;
+            }
+            before = *record;
+        }
+        stop
+    }
+
+    /// Returns the records of which the client drops every block, because its call or result has no other half.
+    fn dropped_records(&self, placed: &[PlacedFinding], sent: &SentRecords) -> Vec<u32> {
+        let answers = self.copes_with(Damage::OpenCall);
+        let mut dropped: HashMap<u32, u32> = HashMap::new();
+        for found in placed {
+            work::count(1);
+            let is_dropped = match found.finding.kind {
+                FindingKind::Unanswered => !(found.is_last && answers),
+                FindingKind::Orphan | FindingKind::Duplicate => true,
+                _ => false,
+            };
+            if is_dropped {
+                let count = dropped.entry(found.place.record).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        // Where the client skips the line of one half, it drops the other.
+        let is_skipped = |record: u32| self.list().entry(record).has(mark::SKIPPED);
+        for call in sent.calls.values() {
+            let Some(result) = call.result else { continue };
+            let half = match (is_skipped(call.record), is_skipped(result)) {
+                (true, false) => result,
+                (false, true) => call.record,
+                _ => continue,
+            };
+            let count = dropped.entry(half).or_default();
+            *count = count.saturating_add(1);
+        }
+        let is_whole = |(record, count): &(u32, u32)| {
+            let parts = self.list().part_numbers(*record).len();
+            u32::try_from(parts).is_ok_and(|parts| parts == *count) && !self.list().entry(*record).has(mark::TEXT)
+        };
+        dropped.into_iter().filter(is_whole).map(|(record, _)| record).collect()
+    }
+}

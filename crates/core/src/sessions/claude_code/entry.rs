@@ -1,0 +1,342 @@
+//! The facts that are kept of a record: its place, its links, and the ids of its calls and results. No text is kept.
+
+use std::hash::Hasher as _;
+
+/// The id of a record: the bytes of its uuid, or a hash of another id. All zero if there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LinkId([u8; 16]);
+
+impl LinkId {
+    /// Reads an id. The second value is `true` if it is a uuid as clients write it.
+    pub(super) fn read(text: &[u8]) -> (Self, bool) {
+        if text.is_empty() {
+            return (Self::default(), false);
+        }
+        if let Some(bytes) = uuid_bytes(text) {
+            return (Self(bytes), true);
+        }
+        let hash: [u8; 32] = blake3::hash(text).into();
+        (Self(hash.first_chunk().copied().unwrap_or_default()), false)
+    }
+
+    /// Returns `true` if there is no id.
+    pub(super) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Returns the uuid as clients write it.
+    pub(super) fn to_uuid(self) -> String {
+        let mut text = String::with_capacity(36);
+        for (place, byte) in self.0.iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 15] {
+                text.extend(char::from_digit(u32::from(digit), 16));
+            }
+        }
+        text
+    }
+
+    /// Derives a uuid of version 8 (free form) from this id, a purpose and a place. The same input gives the same one.
+    pub(super) fn derive_id(self, purpose: &str, place: u64) -> Self {
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"antiphon session record").update(purpose.as_bytes());
+        hash.update(&self.0).update(&place.to_le_bytes());
+        let hash: [u8; 32] = hash.finalize().into();
+        let mut bytes: [u8; 16] = hash.first_chunk().copied().unwrap_or_default();
+        // Version 8 and the variant of RFC 9562.
+        if let Some(version) = bytes.get_mut(6) {
+            *version = (*version & 0x0f) | 0x80;
+        }
+        if let Some(variant) = bytes.get_mut(8) {
+            *variant = (*variant & 0x3f) | 0x80;
+        }
+        Self(bytes)
+    }
+}
+
+/// Returns the bytes of a uuid in lower case with its dashes. `None` if the text is none.
+fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() != 36 {
+        return None;
+    }
+    let (mut bytes, mut digits) = ([0_u8; 16], 0_usize);
+    for (place, letter) in text.iter().enumerate() {
+        if matches!(place, 8 | 13 | 18 | 23) {
+            if *letter != b'-' {
+                return None;
+            }
+            continue;
+        }
+        // Upper case would be written back as lower case, so it is no uuid of a client.
+        let digit = match letter {
+            b'0'..=b'9' => letter.saturating_sub(b'0'),
+            b'a'..=b'f' => letter.saturating_sub(b'a').saturating_add(10),
+            _ => return None,
+        };
+        let byte = bytes.get_mut(digits / 2)?;
+        *byte = (*byte << 4) | digit;
+        digits = digits.saturating_add(1);
+    }
+    // The id of no record is all zero.
+    (bytes != [0; 16]).then_some(bytes)
+}
+
+/// Hashes bytes for comparisons inside one file.
+pub(super) fn hash_bytes<'b>(texts: impl IntoIterator<Item = &'b [u8]>) -> u64 {
+    // Fixed keys: the same file must give the same plan.
+    let mut hash = std::hash::DefaultHasher::new();
+    for text in texts {
+        hash.write_usize(text.len());
+        hash.write(text);
+    }
+    // Zero stands for none.
+    hash.finish().max(1)
+}
+
+/// The marks of a record.
+pub(super) mod mark {
+    /// A message of a conversation.
+    pub(in super::super) const MESSAGE: u16 = 1;
+    /// An answer of the model. Without it a message is the user's.
+    pub(in super::super) const ASSISTANT: u16 = 1 << 1;
+    /// A record of a sub-agent.
+    pub(in super::super) const SIDECHAIN: u16 = 1 << 2;
+    /// The client skips its line.
+    pub(in super::super) const SKIPPED: u16 = 1 << 3;
+    /// The beginning of the conversation after a compaction.
+    pub(in super::super) const BOUNDARY: u16 = 1 << 4;
+    /// It has text, or another block that is neither a call nor a result.
+    pub(in super::super) const TEXT: u16 = 1 << 5;
+    /// It has results.
+    pub(in super::super) const RESULTS: u16 = 1 << 6;
+    /// Its id is a uuid, so that another record can be made to follow it.
+    pub(in super::super) const REAL_UUID: u16 = 1 << 7;
+    /// The id of its parent takes 36 bytes, so that another one fits.
+    pub(in super::super) const REAL_PARENT: u16 = 1 << 8;
+    /// A copy of another record with the same id.
+    pub(in super::super) const COPY: u16 = 1 << 9;
+}
+
+/// The facts about one record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecordEntry {
+    /// Offset of the record in the file.
+    pub(super) byte: u64,
+    /// Its line.
+    pub(super) line: u64,
+    /// Its id.
+    pub(super) uuid: LinkId,
+    /// The id of the record that it follows.
+    pub(super) parent: LinkId,
+    /// Hash of the answer's id, which all its records share. Zero if there is none.
+    pub(super) message: u64,
+    /// Hash of parent and message, to tell copies from other records.
+    pub(super) content: u64,
+    /// Number of the parts of all records before it.
+    pub(super) parts: u32,
+    /// Its length in bytes.
+    pub(super) len: u32,
+    /// Its marks.
+    pub(super) marks: u16,
+}
+
+impl RecordEntry {
+    /// Returns `true` if it has all of these marks.
+    pub(super) const fn has(&self, marks: u16) -> bool {
+        self.marks & marks == marks
+    }
+}
+
+/// The kind of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartSort {
+    /// A call of a tool, with the form of its input.
+    Call(InputForm),
+    /// The result of a call.
+    Result,
+    /// A result that says that there is none.
+    LostResult,
+    /// A call of the provider.
+    ServerCall,
+    /// A result of the provider.
+    ServerResult,
+    /// Thinking that the provider did not sign.
+    ForeignThinking,
+}
+
+/// The form of a call's input and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InputForm {
+    /// An object, and a legal name.
+    Sound,
+    /// Text.
+    Text,
+    /// Null, an empty list, or none.
+    Empty,
+    /// Another value.
+    Other,
+    /// A name that the provider refuses.
+    BadName,
+}
+
+/// One call, result or other part that is judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartEntry {
+    /// Offset of the id's text among all ids.
+    id_at: u64,
+    /// Hash of the id. Zero if it has none.
+    pub(super) id: u64,
+    /// Offset of the block in its record.
+    pub(super) at: u32,
+    /// Length of the block.
+    pub(super) len: u32,
+    id_len: u8,
+    /// `true` if the provider takes the id.
+    pub(super) is_legal_id: bool,
+    /// `true` if its mend fits in its place.
+    pub(super) fits: bool,
+    /// The kind.
+    pub(super) sort: PartSort,
+}
+
+/// Longest id whose text is kept.
+const ID_BYTES_MAX: usize = 200;
+
+/// Records in a block of the list. One block at a time is allocated, so that memory follows the number of records.
+const BLOCK_RECORDS: usize = 4096;
+
+/// The records of a file, in its order.
+#[derive(Debug, Default)]
+pub(super) struct EntryList {
+    blocks: Vec<Vec<RecordEntry>>,
+    parts: Vec<PartEntry>,
+    ids: Vec<u8>,
+}
+
+impl EntryList {
+    /// Returns the number of records.
+    pub(super) fn count(&self) -> u32 {
+        let last = self.blocks.last().map_or(0, Vec::len);
+        let full = self.blocks.len().saturating_sub(1).saturating_mul(BLOCK_RECORDS);
+        u32::try_from(full.saturating_add(last)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns a record. One without marks if there is none at that place.
+    pub(super) fn entry(&self, index: u32) -> RecordEntry {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let block = self.blocks.get(index / BLOCK_RECORDS);
+        let entry = block.and_then(|block| block.get(index % BLOCK_RECORDS));
+        entry.copied().unwrap_or_default()
+    }
+
+    /// Adds marks to a record.
+    pub(super) fn add_marks(&mut self, index: u32, marks: u16) {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let block = self.blocks.get_mut(index / BLOCK_RECORDS);
+        if let Some(entry) = block.and_then(|block| block.get_mut(index % BLOCK_RECORDS)) {
+            entry.marks |= marks;
+        }
+    }
+
+    /// Adds a record. Its parts must have been added before, from `parts` on.
+    pub(super) fn push(&mut self, entry: RecordEntry) {
+        if self.blocks.last().is_none_or(|block| block.len() >= BLOCK_RECORDS) {
+            self.blocks.push(Vec::with_capacity(BLOCK_RECORDS));
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(entry);
+        }
+    }
+
+    /// Returns the number of parts so far.
+    pub(super) fn part_count(&self) -> u32 {
+        u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Adds a part of the next record.
+    pub(super) fn push_part(&mut self, sort: PartSort, id: &[u8], at: u32, len: u32, fits: bool) {
+        let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let kept = id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default();
+        self.parts.push(PartEntry {
+            id_at: self.ids.len() as u64,
+            id: if id.is_empty() { 0 } else { hash_bytes([id]) },
+            at,
+            len,
+            id_len: u8::try_from(kept.len()).unwrap_or(u8::MAX),
+            is_legal_id: !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(is_letter),
+            fits,
+            sort,
+        });
+        self.ids.extend_from_slice(kept);
+    }
+
+    /// Returns the numbers of a record's parts.
+    pub(super) fn part_numbers(&self, index: u32) -> std::ops::Range<u32> {
+        let start = self.entry(index).parts;
+        let next = index.saturating_add(1);
+        let end = if next < self.count() {
+            self.entry(next).parts
+        } else {
+            self.part_count()
+        };
+        start..end.max(start)
+    }
+
+    /// Returns a part by its number.
+    pub(super) fn part(&self, number: u32) -> Option<PartEntry> {
+        self.parts.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Returns the parts of a record.
+    pub(super) fn parts_of(&self, index: u32) -> impl Iterator<Item = PartEntry> {
+        self.part_numbers(index).filter_map(|number| self.part(number))
+    }
+
+    /// Returns the id of a part as text.
+    pub(super) fn id_text(&self, part: &PartEntry) -> String {
+        let start = usize::try_from(part.id_at).unwrap_or(usize::MAX);
+        let text = self.ids.get(start..start.saturating_add(usize::from(part.id_len)));
+        String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tools measure sessions by the gigabyte, so a record must stay small.
+    #[test]
+    fn a_record_takes_few_bytes() {
+        assert!(size_of::<RecordEntry>() <= 80, "{}", size_of::<RecordEntry>());
+        assert!(size_of::<PartEntry>() <= 32, "{}", size_of::<PartEntry>());
+    }
+
+    #[test]
+    fn ids_are_read_and_written() {
+        let text = "093f9832-3651-4b19-9804-831472021c54";
+        let (id, is_uuid) = LinkId::read(text.as_bytes());
+        assert!(is_uuid);
+        assert_eq!(id.to_uuid(), text);
+        for other in [
+            "a",
+            "093F9832-3651-4b19-9804-831472021c54",
+            "093f983203651-4b19-9804-831472021c54",
+        ] {
+            let (id, is_uuid) = LinkId::read(other.as_bytes());
+            assert!(!is_uuid && !id.is_none(), "{other}");
+        }
+        assert!(LinkId::read(b"").0.is_none());
+        let derived = id.derive_id("result", 7);
+        assert_eq!(derived, id.derive_id("result", 7));
+        assert_ne!(derived, id.derive_id("result", 8));
+        assert_ne!(derived, id.derive_id("twice", 7));
+        let text = derived.to_uuid();
+        assert_eq!(text.as_bytes().get(14), Some(&b'8'));
+        assert!(
+            matches!(text.as_bytes().get(19), Some(b'8' | b'9' | b'a' | b'b')),
+            "{text}"
+        );
+    }
+}

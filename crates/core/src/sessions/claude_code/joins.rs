@@ -1,0 +1,98 @@
+//! The records beside the chain that a request has too: parallel calls and their results branch off.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    branch::RecordSet,
+    entry::{EntryList, PartSort, mark},
+    links::LinkIndex,
+};
+use crate::work;
+
+/// A call that a request has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentCall {
+    /// Its record.
+    pub(super) record: u32,
+    /// The record of its result. `None` if it has none.
+    pub(super) result: Option<u32>,
+}
+
+/// The records of a request, and its calls.
+#[derive(Debug)]
+pub(super) struct SentRecords {
+    /// The chain, what the last compaction has kept, and what stands beside them.
+    pub(super) members: RecordSet,
+    /// The calls, by the hashes of their ids.
+    pub(super) calls: HashMap<u64, SentCall>,
+    /// Results beside the chain, by their calls.
+    pub(super) joined: HashMap<u64, u32>,
+}
+
+impl SentRecords {
+    /// Adds to `members` what stands beside them. Skipped records count only with `reads_skipped`.
+    pub(super) fn join(list: &EntryList, index: &LinkIndex, members: RecordSet, reads_skipped: bool) -> Self {
+        let is_own = |record: u32| {
+            let entry = list.entry(record);
+            let is_read = reads_skipped || !entry.has(mark::SKIPPED);
+            entry.has(mark::MESSAGE) && is_read && !entry.has(mark::COPY) && !index.is_foreign(list, record)
+        };
+        let mut sent = Self {
+            members,
+            calls: HashMap::new(),
+            joined: HashMap::new(),
+        };
+        sent.add_blocks(list, &is_own);
+        for record in 0..list.count() {
+            if sent.members.has(record) && list.entry(record).has(mark::ASSISTANT) {
+                for part in list.parts_of(record) {
+                    work::count(1);
+                    if matches!(part.sort, PartSort::Call(_)) && part.id != 0 {
+                        sent.calls.insert(part.id, SentCall { record, result: None });
+                    }
+                }
+            }
+        }
+        sent.note_results(list, |sent, record| sent.members.has(record));
+        // Of the results beside the chain the client takes those whose call has none yet.
+        sent.note_results(list, |sent, record| !sent.members.has(record) && is_own(record));
+        sent
+    }
+
+    /// Adds the other records of the same answers.
+    fn add_blocks(&mut self, list: &EntryList, is_own: &impl Fn(u32) -> bool) {
+        let answers: HashSet<u64> = (0..list.count())
+            .filter(|record| self.members.has(*record))
+            .map(|record| list.entry(record).message)
+            .filter(|message| *message != 0)
+            .collect();
+        for record in 0..list.count() {
+            work::count(1);
+            if answers.contains(&list.entry(record).message) && is_own(record) {
+                self.members.add(record);
+            }
+        }
+    }
+
+    fn note_results(&mut self, list: &EntryList, is_wanted: impl Fn(&Self, u32) -> bool) {
+        for record in 0..list.count() {
+            if !list.entry(record).has(mark::RESULTS) || !is_wanted(self, record) {
+                continue;
+            }
+            let is_beside = !self.members.has(record);
+            for part in list.parts_of(record) {
+                work::count(1);
+                let call = self.calls.get_mut(&part.id);
+                let is_open = |call: &&mut SentCall| call.result.is_none() && call.record < record;
+                if let Some(call) = call.filter(is_open) {
+                    call.result = Some(record);
+                    // A record may have the results of several calls.
+                    if is_beside {
+                        self.members.add(record);
+                        self.joined.insert(part.id, record);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! Small logs with each damage: what is found, and the bytes after the mend.
+
+use std::{fmt::Write as _, io::Cursor};
+
+use super::*;
+use crate::sessions::{
+    client::ClientVersion,
+    damage::{Damage, SessionCode},
+    finding::FixKind,
+    records::read_records,
+};
+
+/// One log.
+struct LogCase {
+    name: &'static str,
+    version: &'static str,
+    /// Records: number, number of the parent, kind, arguments. See [`record`].
+    lines: &'static [&'static str],
+    /// Findings: code, line, way of the mend.
+    found: &'static [&'static str],
+    /// Messages that would be sent, and all.
+    before: (u64, u64),
+    /// The same after the mend.
+    after: (u64, u64),
+}
+
+const NEW: &str = "2.1.332";
+const OLD: &str = "2.1.42";
+const CLEAN: &[&str] = &[];
+
+/// A question, two parallel calls, an answer; a question, a call, an answer.
+const SOUND: [&str; 10] = [
+    "1 - user",
+    "2 1 text m1",
+    "3 2 call m1 A",
+    "4 3 call m1 B",
+    "5 3 result A",
+    "6 4 result B",
+    "7 6 text m2",
+    "8 7 user",
+    "9 8 call m3 C",
+    "10 9 result C",
+];
+
+const CASES: &[LogCase] = &[
+    LogCase {
+        name: "sound",
+        version: NEW,
+        lines: &SOUND,
+        found: CLEAN,
+        before: (10, 10),
+        after: (10, 10),
+    },
+    LogCase {
+        name: "sound, of an older version",
+        version: OLD,
+        lines: &SOUND,
+        found: CLEAN,
+        before: (10, 10),
+        after: (10, 10),
+    },
+    LogCase {
+        name: "the parent is not in the file",
+        version: NEW,
+        lines: &["1 - user", "2 1 text m1", "3 99 user", "4 3 text m2"],
+        found: &["lost_parent 3 in_place"],
+        before: (4, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "the parent is not in the file, of an older version",
+        version: OLD,
+        lines: &["1 - user", "2 1 text m1", "3 99 user", "4 3 text m2"],
+        found: &["lost_parent 3 in_place"],
+        before: (2, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "the first record follows one that is not in the file",
+        version: OLD,
+        lines: &["1 99 user", "2 1 text m1"],
+        found: CLEAN,
+        before: (2, 2),
+        after: (2, 2),
+    },
+    LogCase {
+        name: "a result whose parent is lost follows its call",
+        version: OLD,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 call m1 B",
+            "4 2 result A",
+            "5 99 result B",
+            "6 5 text m2",
+        ],
+        found: &["lost_parent 5 in_place"],
+        before: (2, 6),
+        after: (6, 6),
+    },
+    LogCase {
+        name: "a result beside the chain whose parent is lost",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 call m1 B",
+            "4 99 result A",
+            "5 3 result B",
+            "6 5 text m2",
+        ],
+        found: &["lost_parent 4 in_place"],
+        before: (6, 6),
+        after: (6, 6),
+    },
+    LogCase {
+        name: "the parent is of a sub-agent",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 text m1",
+            "20 - user side",
+            "21 20 text m9 side",
+            "3 21 user",
+            "4 3 text m2",
+        ],
+        found: &["parent_in_subagent 5 in_place"],
+        before: (2, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "a way through a sub-agent's record that comes back",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 result A side", "4 3 text m2"],
+        found: CLEAN,
+        before: (4, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "two records with one id",
+        version: NEW,
+        lines: &["1 - user", "2 1 text m1", "3 2 user", "3 3 text m2", "5 3 user"],
+        found: &["uuid_twice 4 in_place"],
+        before: (4, 5),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "two records with one id, of an older version",
+        version: OLD,
+        lines: &["1 - user", "2 1 text m1", "3 2 user", "3 3 text m2", "5 3 user"],
+        found: &["uuid_twice 4 in_place"],
+        before: (2, 5),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "a copy with the same id is no damage",
+        version: NEW,
+        lines: &["1 - user", "2 1 text m1", "2 1 text m1", "3 2 user"],
+        found: CLEAN,
+        before: (3, 3),
+        after: (3, 3),
+    },
+    LogCase {
+        name: "a circle",
+        version: OLD,
+        lines: &[
+            "1 - user",
+            "2 1 text m1",
+            "3 5 user",
+            "4 3 text m2",
+            "5 4 user",
+            "6 5 text m3",
+        ],
+        found: &["parent_circle 3 in_place"],
+        before: (4, 6),
+        after: (6, 6),
+    },
+    LogCase {
+        name: "a circle from the first record",
+        version: NEW,
+        lines: &["1 2 user", "2 1 text m1"],
+        found: &["parent_circle 1 in_place"],
+        before: (2, 2),
+        after: (2, 2),
+    },
+    LogCase {
+        name: "a record that follows itself",
+        version: NEW,
+        lines: &["1 - user", "2 2 text m1", "3 2 user"],
+        found: &["parent_circle 2 in_place"],
+        before: (3, 3),
+        after: (3, 3),
+    },
+    LogCase {
+        name: "a call without a result inside",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 text m2", "4 3 user", "last 4"],
+        found: &["unanswered 2 append"],
+        before: (3, 4),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "a call without a result inside, of an older version, whose link is lost too",
+        version: OLD,
+        lines: &["1 - user", "2 1 call m1 A", "3 99 text m2", "4 3 user"],
+        found: &["unanswered 2 append", "lost_parent 3 in_place"],
+        before: (2, 4),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "parallel calls, one without a result",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 call m1 B",
+            "4 3 call m1 C",
+            "5 2 result A",
+            "6 4 result C",
+            "7 6 text m2",
+        ],
+        found: &["unanswered 3 append"],
+        before: (6, 7),
+        after: (8, 8),
+    },
+    LogCase {
+        name: "two calls of one record without results",
+        version: NEW,
+        lines: &["1 - user", "2 1 calls m1 A B", "3 2 text m2"],
+        found: &["unanswered 2 append", "unanswered 2 append"],
+        before: (2, 3),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "the user spoke over an open call",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 user", "4 3 text m2"],
+        found: &["unanswered 2 append"],
+        before: (3, 4),
+        after: (5, 5),
+    },
+    LogCase {
+        name: "a call that is still open at the end",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 call m1 B", "4 2 result A"],
+        found: &["open_call 3 none"],
+        before: (4, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "a call that is still open at the end, of an older version",
+        version: OLD,
+        lines: &["1 - user", "2 1 call m1 A"],
+        found: &["open_call 2 none"],
+        before: (1, 2),
+        after: (1, 2),
+    },
+    LogCase {
+        name: "a result without its call",
+        version: NEW,
+        lines: &["1 - user", "2 1 text m1", "3 2 result A", "4 3 text m2"],
+        found: &["orphan 3 in_place"],
+        before: (3, 4),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "a result without its call that looks like a mark",
+        version: NEW,
+        lines: &["1 - user", "2 1 text m1", "3 2 marked A", "4 3 text m2"],
+        found: &["orphan 3 none"],
+        before: (3, 4),
+        after: (3, 4),
+    },
+    LogCase {
+        name: "an input that is an object as text",
+        version: NEW,
+        lines: &["1 - user", "2 1 textual m1 A", "3 2 result A"],
+        found: &["malformed_call 2 in_place"],
+        before: (3, 3),
+        after: (3, 3),
+    },
+    LogCase {
+        name: "an input that was cut off",
+        version: NEW,
+        lines: &["1 - user", "2 1 cut m1 A", "3 2 result A"],
+        found: &["malformed_call 2 none"],
+        before: (3, 3),
+        after: (3, 3),
+    },
+    LogCase {
+        name: "two results, and the one that is sent says that there is none",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 lost A", "4 2 result A", "5 3 text m2"],
+        found: &["hidden_result 4 none"],
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
+        name: "two results one after the other",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 result A",
+            "4 3 result A",
+            "5 4 text m2",
+        ],
+        found: &["duplicate 4 none"],
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
+        name: "the user went back",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 text m1",
+            "3 2 user",
+            "4 3 text m2",
+            "5 2 user",
+            "6 5 text m3",
+        ],
+        found: &["rewound 3 none"],
+        before: (4, 6),
+        after: (4, 6),
+    },
+    LogCase {
+        name: "two processes wrote two branches",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 text m1",
+            "3 2 user",
+            "5 2 user",
+            "4 3 text m2",
+            "6 5 text m3",
+        ],
+        found: &["fork 3 none"],
+        before: (4, 6),
+        after: (4, 6),
+    },
+    LogCase {
+        name: "the noted end is on the older branch",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 text m1",
+            "3 2 user",
+            "4 3 text m2",
+            "5 2 user",
+            "6 5 text m3",
+            "last 4",
+        ],
+        found: &["fork 5 none"],
+        before: (4, 6),
+        after: (4, 6),
+    },
+    LogCase {
+        name: "the beginning hangs on nothing",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 - result A", "4 3 text m2"],
+        found: &["fork 1 none", "orphan 3 in_place"],
+        before: (1, 4),
+        after: (2, 4),
+    },
+    LogCase {
+        name: "a compaction",
+        version: NEW,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 result A",
+            "4 3 text m2",
+            "boundary 5 4",
+            "6 5 user",
+            "7 6 text m3",
+        ],
+        found: CLEAN,
+        before: (2, 6),
+        after: (2, 6),
+    },
+    LogCase {
+        name: "a lost link behind a compaction leads to it and not beyond",
+        version: OLD,
+        lines: &["1 - user", "2 1 text m1", "boundary 5 -", "6 99 user", "7 6 text m3"],
+        found: &["lost_parent 4 in_place"],
+        before: (2, 4),
+        after: (2, 4),
+    },
+    LogCase {
+        name: "a skipped record is the cause, and what follows from it is not told",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 result A skipped", "4 3 text m2"],
+        found: CLEAN,
+        before: (2, 4),
+        after: (2, 4),
+    },
+    LogCase {
+        name: "a skipped record cuts an older version off",
+        version: OLD,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 result A skipped", "4 3 text m2"],
+        found: CLEAN,
+        before: (1, 4),
+        after: (1, 4),
+    },
+    LogCase {
+        name: "the file of a sub-agent",
+        version: NEW,
+        lines: &["1 - user side", "2 1 call m1 A side", "3 2 text m2 side"],
+        found: &["unanswered 2 append"],
+        before: (2, 3),
+        after: (4, 4),
+    },
+    LogCase {
+        name: "thinking of another provider",
+        version: NEW,
+        lines: &["1 - user", "2 1 thinking m1", "3 2 text m1"],
+        found: &["foreign_thinking 2 none"],
+        before: (3, 3),
+        after: (3, 3),
+    },
+    LogCase {
+        name: "other records",
+        version: NEW,
+        lines: &[
+            "note",
+            "1 - user",
+            "snapshot 1",
+            "attachment 2 1",
+            "3 2 text m1",
+            "request m1",
+            "error 4 3",
+            "5 4 user",
+        ],
+        found: CLEAN,
+        before: (3, 3),
+        after: (3, 3),
+    },
+];
+
+fn uuid(number: &str) -> String {
+    format!("{number:0>8}-0000-4000-8000-000000000000")
+}
+
+/// Writes a record: `NUMBER PARENT KIND ARGUMENT…`.
+fn record(line: &str, version: &str) -> String {
+    let words: Vec<&str> = line
+        .split(' ')
+        .filter(|word| !matches!(*word, "side" | "skipped"))
+        .collect();
+    let side = line.ends_with(" side");
+    let parent = |word: &str| {
+        if word == "-" {
+            "null".to_owned()
+        } else {
+            format!("\"{}\"", uuid(word))
+        }
+    };
+    let start = |parent: String| {
+        format!(r#"{{"parentUuid":{parent},"isSidechain":{side},"cwd":"/app","sessionId":"s1","version":"{version}""#)
+    };
+    let end = |number: &str| format!(r#","uuid":"{}","timestamp":"2026-11-30T16:27:50.145Z"}}"#, uuid(number));
+    let user = |content: &str| format!(r#","type":"user","message":{{"role":"user","content":{content}}}"#);
+    let answer = |id: &str, content: &str| {
+        format!(r#","message":{{"id":"{id}","role":"assistant","content":[{content}]}},"type":"assistant""#)
+    };
+    let call = |id: &str, input: &str| {
+        format!(r#"{{"type":"tool_use","id":"toolu_01aaaaaaaaaaaaaaaaaaaa{id}","name":"Bash","input":{input}}}"#)
+    };
+    let result = |id: &str, text: &str| {
+        user(&format!(
+            r#"[{{"tool_use_id":"toolu_01aaaaaaaaaaaaaaaaaaaa{id}","type":"tool_result","content":"{text}"}}]"#
+        ))
+    };
+    let body = match words.as_slice() {
+        [_, _, "user"] => user("\"words\""),
+        [_, _, "text", id] => answer(id, r#"{"type":"text","text":"words"}"#),
+        [_, _, "thinking", id] => answer(id, r#"{"type":"thinking","thinking":"words","signature":"gAAAAAx"}"#),
+        [_, _, "call", id, name] => answer(id, &call(name, "{}")),
+        [_, _, "calls", id, one, two] => answer(id, &format!("{},{}", call(one, "{}"), call(two, "{}"))),
+        [_, _, "textual", id, name] => answer(id, &call(name, r#""{\"a\":1}""#)),
+        [_, _, "cut", id, name] => answer(id, &call(name, r#""{\"a\":1""#)),
+        [_, _, "result", id] => result(id, "out"),
+        [_, _, "marked", id] => result(id, r"out\n[antiphon: words"),
+        [_, _, "lost", id] => result(
+            id,
+            "[Tool call interrupted: the session ended before this call's result was recorded",
+        ),
+        ["boundary", number, logical] => {
+            let logical = parent(logical);
+            let kind = format!(r#","logicalParentUuid":{logical},"type":"system","subtype":"compact_boundary""#);
+            return format!("{}{kind}{}", start("null".to_owned()), end(number));
+        }
+        ["attachment", number, follows] => {
+            return format!(r#"{},"type":"attachment"{}"#, start(parent(follows)), end(number));
+        }
+        ["error", number, follows] => {
+            let said = answer("m8", r#"{"type":"text","text":"words"}"#);
+            return format!(
+                r#"{}{said},"isApiErrorMessage":true{}"#,
+                start(parent(follows)),
+                end(number)
+            );
+        }
+        ["last", leaf] => {
+            return format!(
+                r#"{{"type":"last-prompt","lastPrompt":"words","leafUuid":"{}"}}"#,
+                uuid(leaf)
+            );
+        }
+        ["snapshot", number] => return format!(r#"{{"type":"file-history-snapshot","messageId":"{}"}}"#, uuid(number)),
+        ["request", id] => {
+            return format!(
+                r#"{{"type":"api-request-blob","message":{{"id":"{id}","content":[{}]}}}}"#,
+                call("Z", "{}")
+            );
+        }
+        ["note"] => return r#"{"type":"kind-of-tomorrow","uuid":"none"}"#.to_owned(),
+        _ => panic!("no record: {line}"),
+    };
+    let [number, follows, ..] = words.as_slice() else {
+        panic!("no record: {line}")
+    };
+    format!("{}{body}{}", start(parent(follows)), end(number))
+}
+
+/// Reads a file. Lines with a number of `skipped` are read as those that the client skips.
+fn scan(file: &[u8], skipped: &[u64]) -> LogFacts {
+    let mut log = Box::<ClaudeCodeLog>::default();
+    let read = |record: Record<'_>| {
+        let is_skipped = skipped.contains(&record.line);
+        log.add(&Record { is_skipped, ..record });
+    };
+    read_records(file, read).unwrap();
+    log.finish()
+}
+
+fn codes(facts: &LogFacts) -> Vec<String> {
+    let each = |finding: &SessionFinding| format!("{} {} {}", finding.code.label(), finding.line, finding.fix.label());
+    facts.findings.iter().map(each).collect()
+}
+
+/// Plans the edits of every finding, and applies them. Returns `false` if there were none.
+fn mend(file: &mut Vec<u8>, facts: &LogFacts) -> bool {
+    let old = file.clone();
+    let mut taken = vec![false; old.len()];
+    let mut is_changed = false;
+    for finding in &facts.findings {
+        let edits = plan_edits(finding, &mut Cursor::new(&old)).unwrap();
+        assert_eq!(edits.is_empty(), finding.fix == FixKind::Told, "{finding:?}: {edits:?}");
+        let has_append = edits.iter().any(|edit| matches!(edit, SessionEdit::Append { .. }));
+        assert_eq!(has_append, finding.fix == FixKind::Append, "{finding:?}");
+        for edit in edits {
+            is_changed = true;
+            match edit {
+                SessionEdit::Overwrite { at, new } => {
+                    let at = usize::try_from(at).unwrap();
+                    for (place, byte) in new.iter().enumerate() {
+                        assert!(!taken[at + place], "{finding:?} overlaps another edit");
+                        taken[at + place] = true;
+                        file[at + place] = *byte;
+                    }
+                }
+                SessionEdit::Blank { .. } => panic!("no damage of the file"),
+                SessionEdit::Append { record } => {
+                    file.extend_from_slice(&record);
+                    file.push(b'\n');
+                }
+            }
+        }
+    }
+    is_changed
+}
+
+#[test]
+fn each_damage_is_found_at_its_line_and_mended() {
+    let only = std::env::var("CASE").ok();
+    for case in CASES
+        .iter()
+        .filter(|case| only.as_ref().is_none_or(|only| case.name.contains(only.as_str())))
+    {
+        let mut file = Vec::new();
+        for line in case.lines {
+            file.extend(record(line, case.version).bytes());
+            file.push(b'\n');
+        }
+        let numbers = (1..).zip(case.lines).filter(|(_, line)| line.ends_with(" skipped"));
+        let skipped: Vec<u64> = numbers.map(|(number, _)| number).collect();
+        let facts = scan(&file, &skipped);
+        assert_eq!(codes(&facts), case.found, "{}: {:#?}", case.name, facts.findings);
+        assert_eq!((facts.reachable, facts.messages), case.before, "{}", case.name);
+        assert_eq!(facts.version, ClientVersion::parse(case.version), "{}", case.name);
+        let old = file.clone();
+        let mut rounds = 0;
+        let mut facts = facts;
+        while mend(&mut file, &facts) {
+            rounds += 1;
+            assert!(rounds <= 3, "{}: {}", case.name, String::from_utf8_lossy(&file));
+            facts = scan(&file, &skipped);
+        }
+        let told = |finding: &SessionFinding| finding.fix == FixKind::Told;
+        let text = String::from_utf8_lossy(&file);
+        assert!(
+            facts.findings.iter().all(told),
+            "{}: {:#?}\n{text}",
+            case.name,
+            facts.findings
+        );
+        assert_eq!(
+            (facts.reachable, facts.messages),
+            case.after,
+            "{} after the mend\n{text}",
+            case.name
+        );
+        for line in file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            assert!(
+                serde_json::from_slice::<serde_json::Value>(line).is_ok(),
+                "{}: {text}",
+                case.name
+            );
+        }
+        // Nothing but the findings' own lines and links has changed.
+        let lines = old.split(|byte| *byte == b'\n').zip(file.split(|byte| *byte == b'\n'));
+        let mut lines = lines.filter(|(old, _)| !old.is_empty());
+        assert!(lines.all(|(old, new)| old.len() == new.len()), "{}", case.name);
+    }
+}
