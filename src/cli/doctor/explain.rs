@@ -64,6 +64,8 @@ const fn advice_of_damage(damage: Damage) -> &'static str {
         Damage::UuidTwice => "--fix gives the second record another id.",
         Damage::ParentCircle => "--fix has the earliest record of the circle follow none.",
         Damage::Fork => "Only told: you choose the branch, in the client's own list.",
+        Damage::Rewound => "Only told: the user went back on purpose, and what was left stays in the file.",
+        Damage::OpenCall => "Only told: the call may still run, and the client answers it at its next start.",
         Damage::HiddenResult => "Only told: the lines of both results are named.",
         Damage::OrdinalMissing => "--fix appends a record with the next number, if the last record lacks one.",
         Damage::OrdinalTwice | Damage::SessionMetaMissing => "Only told: records are never numbered anew.",
