@@ -3,6 +3,8 @@
 //! Sessions are found by [`selection`] and read by [`reading`]; [`survey`] tells their findings. What writes is
 //! [`mending`]: [`fix`] plans, keeps the old bytes in a [`journal`] and writes in place, [`undo`] puts them back.
 
+#![cfg_attr(not(unix), expect(dead_code, reason = "elsewhere sessions are only read"))]
+
 mod arguments;
 mod document_stream;
 mod explain;

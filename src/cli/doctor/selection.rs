@@ -1,6 +1,8 @@
 //! The sessions that the arguments mean: all of the known clients, those below folders, files, and ids.
 
 use std::{
+    collections::BTreeSet,
+    ops::Bound,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -28,7 +30,7 @@ pub(super) struct Selection {
     /// Sessions that are older than asked for.
     pub(super) older: usize,
     /// The ids of all sessions that were met, for short names.
-    ids: Vec<String>,
+    ids: BTreeSet<String>,
 }
 
 impl Selection {
@@ -65,8 +67,6 @@ impl Selection {
             newest_first.then_with(|| left.path.cmp(&right.path))
         });
         selection.files.dedup_by(|second, first| second.path == first.path);
-        selection.ids.sort();
-        selection.ids.dedup();
         selection
     }
 
@@ -145,8 +145,15 @@ impl Selection {
     /// Returns the name of a session for another command: the begin of its id, or its path.
     pub(super) fn command_name(&self, path: &Path) -> String {
         let id = named_id(path);
-        if self.ids.binary_search(&id).is_ok() || self.ids.contains(&id) {
-            return short_id(&id, self.ids.iter().map(String::as_str)).to_owned();
+        if self.ids.contains(&id) {
+            // Of all ids in order, its neighbors share the most letters with it.
+            let before = self.ids.range::<str, _>(..id.as_str()).next_back();
+            let after = self
+                .ids
+                .range::<str, _>((Bound::Excluded(id.as_str()), Bound::Unbounded))
+                .next();
+            let neighbors = before.into_iter().chain(after);
+            return short_id(&id, neighbors.map(String::as_str)).to_owned();
         }
         quoted_path(path)
     }

@@ -1,5 +1,10 @@
 //! `--explain`, and wrong usage.
 
+use antiphon::{
+    conversation::FindingKind,
+    sessions::{Damage, MEASURED, SessionClient, SessionCode},
+};
+
 use super::home::{CLAUDE, Home, claude_lines, file_of};
 
 #[test]
@@ -50,4 +55,41 @@ fn wrong_usage_says_what_to_write() {
     let told = home.run(&["--undo", CLAUDE]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.err.contains("no fix of this session"), "{told:?}");
+}
+
+/// Returns the cell of a code and a client: the newest version first, then older ones that differ.
+fn cell_of(code: SessionCode, client: SessionClient) -> String {
+    let rows = || MEASURED.iter().filter(|row| row.code == code && row.client == client);
+    let newest = rows().find(|row| row.until.is_none()).map(|row| row.severity.label());
+    let mut cells: Vec<String> = newest.map(str::to_owned).into_iter().collect();
+    for row in rows().filter(|row| Some(row.severity.label()) != newest) {
+        let until = row.until.map(|until| format!("before {until}: ")).unwrap_or_default();
+        cells.push(format!("{until}{}", row.severity.label()));
+    }
+    if cells.is_empty() {
+        "–".to_owned()
+    } else {
+        cells.join("; ")
+    }
+}
+
+/// The table of the document is what was measured.
+#[test]
+fn the_document_has_every_damage_with_its_severities() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/doctor.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let damages = Damage::ALL.into_iter().map(SessionCode::Damage);
+    let measured = |kind: &FindingKind| MEASURED.iter().any(|row| row.code == SessionCode::Pairing(*kind));
+    let pairings = FindingKind::ALL.into_iter().filter(measured).map(SessionCode::Pairing);
+    for code in damages.chain(pairings) {
+        let clients = [SessionClient::ClaudeCode, SessionClient::Codex].map(|client| cell_of(code, client));
+        let row = format!(
+            "| `{}` | {} | {} | {} | ",
+            code.label(),
+            code.explanation(),
+            clients[0],
+            clients[1]
+        );
+        assert!(document.contains(&row), "docs/doctor.md lacks this row:\n{row}");
+    }
 }

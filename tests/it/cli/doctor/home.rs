@@ -44,8 +44,13 @@ impl Home {
 
     /// Writes a rollout of Codex.
     pub(super) fn codex(&self, id: &str, bytes: &[u8]) -> PathBuf {
+        self.write(&self.rollout(id), bytes)
+    }
+
+    /// Returns the path of a rollout of Codex.
+    pub(super) fn rollout(&self, id: &str) -> PathBuf {
         let folder = self.folder.join(".codex/sessions/2026/11/02");
-        self.write(&folder.join(format!("rollout-2026-11-02T03-04-05-{id}.jsonl")), bytes)
+        folder.join(format!("rollout-2026-11-02T03-04-05-{id}.jsonl"))
     }
 
     /// Writes a file that is some minutes old.
