@@ -147,11 +147,8 @@ impl Selection {
         let id = named_id(path);
         if self.ids.contains(&id) {
             // Of all ids in order, its neighbors share the most letters with it.
-            let before = self.ids.range::<str, _>(..id.as_str()).next_back();
-            let after = self
-                .ids
-                .range::<str, _>((Bound::Excluded(id.as_str()), Bound::Unbounded))
-                .next();
+            let before = self.ids.range(..id.clone()).next_back();
+            let after = self.ids.range((Bound::Excluded(id.clone()), Bound::Unbounded)).next();
             let neighbors = before.into_iter().chain(after);
             return short_id(&id, neighbors.map(String::as_str)).to_owned();
         }
