@@ -15,7 +15,7 @@ use super::{
     fix::{FixDone, FixFault, FixJob},
     journal::list_journals,
     places::shown_path,
-    selection::Selection,
+    selection::SessionSelection,
     session_doctor::CoreDoctor,
     session_documents::{findings_document, session_id},
     session_text::{count_of, describe_counts, format_bytes, write_findings},
@@ -63,7 +63,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(root) = fixes_root() else {
         return Ok(ExitCode::from(EXIT_USAGE));
     };
-    let selection = Selection::of_names(&args.names);
+    let selection = SessionSelection::of_names(&args.names);
     let mut results = FixResults::new(args);
     for (path, told) in &selection.unknown {
         results.add_fault(path, &FixFault::Refused(told.clone()), true)?;

@@ -19,7 +19,7 @@ const LISTED_MAX: usize = 10;
 
 /// The files that the arguments mean, newest first.
 #[derive(Debug, Default)]
-pub(super) struct Selection {
+pub(super) struct SessionSelection {
     pub(super) files: Vec<FoundFile>,
     /// Names that mean no file, and why. Each makes the exit code 2.
     pub(super) unknown: Vec<(PathBuf, String)>,
@@ -33,7 +33,7 @@ pub(super) struct Selection {
     ids: BTreeSet<String>,
 }
 
-impl Selection {
+impl SessionSelection {
     /// Finds the files. `now` is the time since 1970.
     pub(super) fn of_arguments(args: &Args, now: Duration) -> Self {
         let (mut selection, mut walked) = (Self::default(), FoundFiles::default());

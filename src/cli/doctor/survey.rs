@@ -15,7 +15,7 @@ use super::{
     live::{LiveSigns, LiveTarget},
     places::shown_path,
     reading::{SessionReading, UnreadFile, read_session},
-    selection::Selection,
+    selection::SessionSelection,
     session_doctor::CoreDoctor,
     session_documents::{session_document, unread_document},
     session_text::{count_of, describe_counts, write_session},
@@ -32,7 +32,7 @@ use crate::{
     clock,
 };
 
-/// What was read so far.
+/// The totals of what was read so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct SurveyTotals {
     sessions: usize,
@@ -58,7 +58,7 @@ enum SurveyOutput {
 /// Reads the sessions that the arguments mean.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let now = clock::system_time();
-    let selection = Selection::of_arguments(args, now);
+    let selection = SessionSelection::of_arguments(args, now);
     let out = ReportOutput::default();
     let output = if args.output.is_json() {
         SurveyOutput::Json(DocumentStream::begin(out, "files")?)
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// A survey that is under way.
 struct Survey<'s> {
     args: &'s Args,
-    selection: &'s Selection,
+    selection: &'s SessionSelection,
     now: Duration,
     signs: LiveSigns,
     painter: Painter,
@@ -174,7 +174,7 @@ impl Survey<'_> {
     }
 }
 
-fn totals_document(totals: SurveyTotals, selection: &Selection) -> Map<String, Value> {
+fn totals_document(totals: SurveyTotals, selection: &SessionSelection) -> Map<String, Value> {
     let members = json!({
         "sessions": totals.sessions,
         "damaged": totals.damaged,
@@ -191,7 +191,7 @@ fn totals_document(totals: SurveyTotals, selection: &Selection) -> Map<String, V
 }
 
 /// Says in one line what was read, and what was not.
-fn describe_totals(totals: SurveyTotals, selection: &Selection, args: &Args) -> String {
+fn describe_totals(totals: SurveyTotals, selection: &SessionSelection, args: &Args) -> String {
     let mut parts = vec![format!("{} read", count_of(totals.sessions, "session"))];
     let found = describe_counts(totals.findings);
     parts.push(match (totals.damaged, found.as_str()) {
