@@ -23,15 +23,22 @@ impl LiveTarget {
         let folders = || path.ancestors().skip(1).filter_map(Path::file_name);
         let of_folder = folders().zip(folders().skip(1)).find(|(name, _)| *name == "subagents");
         let of_folder = of_folder.map(|(_, session)| session.to_string_lossy().into_owned());
-        let ids = session
+        let told = session
             .map(str::to_owned)
             .into_iter()
             .chain([named_id(path)])
             .chain(of_folder);
+        let mut ids: Vec<String> = Vec::new();
+        for id in told {
+            // A lock that was taken for an id cannot be taken for it once more.
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
         Self {
             client,
             path: path.to_owned(),
-            ids: ids.collect(),
+            ids,
         }
     }
 }
@@ -93,6 +100,8 @@ mod tests {
         let path = Path::new("/h/.claude/projects/-w/s1/subagents/agent-a.jsonl");
         let target = LiveTarget::of_file(SessionClient::ClaudeCode, path, Some("s0"));
         assert_eq!(target.ids, ["s0", "agent-a", "s1"]);
+        let target = LiveTarget::of_file(SessionClient::Codex, Path::new("/h/s0.jsonl"), Some("s0"));
+        assert_eq!(target.ids, ["s0"]);
     }
 
     #[test]

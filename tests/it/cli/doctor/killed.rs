@@ -128,7 +128,12 @@ fn a_disk_that_fails_once_leaves_the_old_session_or_the_mended_one() {
         return;
     }
     let damaged = damaged_codex();
-    for (calls, error) in [("write,pwrite64", "ENOSPC"), ("fsync", "EIO"), ("utimensat", "EPERM")] {
+    for (calls, error) in [
+        ("write", "ENOSPC"),
+        ("pwrite64", "ENOSPC"),
+        ("fsync", "EIO"),
+        ("utimensat", "EPERM"),
+    ] {
         for nth in 1..CALLS_MAX {
             let home = Home::new();
             let path = home.codex(CODEX, &damaged);
