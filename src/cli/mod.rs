@@ -14,6 +14,7 @@ mod config;
 mod config_init;
 mod demo;
 mod diff;
+mod doctor;
 mod env;
 mod file_work;
 mod findings;
@@ -114,6 +115,9 @@ enum CliCommand {
     /// Repair the request bodies in a file as the proxy would, offline
     #[command(after_help = repair::AFTER_HELP)]
     Repair(repair::Args),
+    /// Find, explain and mend damaged session files of Claude Code and Codex
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::Args),
     /// Play six failures with and without the proxy: no key, no network, no file
     #[command(after_help = demo::AFTER_HELP)]
     Demo(demo::Args),
@@ -181,6 +185,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Env(args) => env::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Repair(args) => repair::run(&args),
+        CliCommand::Doctor(args) => doctor::run(&args),
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Config(args) => config::run(&args),
         CliCommand::Store(args) => store::run(&args),

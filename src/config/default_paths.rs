@@ -37,6 +37,11 @@ pub fn default_token_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("token"))
 }
 
+/// Returns the folder in which `antiphon doctor` keeps its fixes. `None` without a home directory.
+pub fn default_fixes_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
+    state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("doctor"))
+}
+
 /// Returns the default path of the user's configuration file. `None` without a home directory.
 pub fn user_config_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     config_directory(variable, PLATFORM).map(|folder| folder.join("antiphon").join(CONFIG_NAME))

@@ -8,6 +8,8 @@ pub(crate) mod container;
 pub(crate) mod credentials;
 pub(crate) mod demo;
 pub(crate) mod demo_provider;
+#[cfg(unix)]
+mod doctor;
 pub(crate) mod env;
 pub(crate) mod once;
 mod own_rules;

@@ -101,7 +101,7 @@ async fn writes_while_the_disk_fails() {
     tell("end 0");
 }
 
-pub(super) fn has_strace() -> bool {
+pub(crate) fn has_strace() -> bool {
     let found = Command::new("strace").arg("-V").output();
     let is_found = found.is_ok_and(|out| out.status.success());
     if !is_found {

@@ -175,7 +175,9 @@ const fn layer_of(code: SessionCode) -> DamageLayer {
             | Damage::OrdinalMissing
             | Damage::OrdinalTwice
             | Damage::SessionMetaMissing
+            | Damage::Rewound
             | Damage::ProjectionBehind => DamageLayer::Chain,
+            Damage::OpenCall => DamageLayer::Pairs,
         },
     }
 }

@@ -396,7 +396,8 @@ const fn claude_row(code: SessionCode, since: Since, severity: Severity, effect:
         severity,
         effect,
         measured,
-
+    }
+}
 
 const fn codex_damage(damage: Damage, severity: Severity, effect: &'static str) -> Measured {
     codex_row(SessionCode::Damage(damage), severity, effect)

@@ -1,0 +1,199 @@
+//! The folders in which clients keep their sessions, and the names of the files in them.
+
+use std::path::{Path, PathBuf};
+
+use crate::{config::process_environment, sessions::SessionClient};
+
+/// The ending of session files.
+pub(super) const ENDING: &str = ".jsonl";
+/// The ending of session files that Codex has compressed.
+pub(super) const COMPRESSED_ENDING: &str = ".jsonl.zst";
+/// Characters of the shortest id that is shown.
+const SHOWN_CHARS: usize = 8;
+/// Characters of a UUID.
+const UUID_CHARS: usize = 36;
+
+/// Returns the folder of a client. `None` without a home directory.
+pub(super) fn client_home(client: SessionClient) -> Option<PathBuf> {
+    let (variable, name) = match client {
+        SessionClient::ClaudeCode => ("CLAUDE_CONFIG_DIR", ".claude"),
+        SessionClient::Codex => ("CODEX_HOME", ".codex"),
+    };
+    let home = || user_home().map(|home| home.join(name));
+    process_environment(variable).map(PathBuf::from).or_else(home)
+}
+
+/// Returns the user's home directory.
+pub(super) fn user_home() -> Option<PathBuf> {
+    let variable = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    process_environment(variable).map(PathBuf::from)
+}
+
+/// Returns the folders of a client that have session files.
+pub(super) fn session_folders(client: SessionClient) -> Vec<PathBuf> {
+    let names: &[&str] = match client {
+        SessionClient::ClaudeCode => &["projects"],
+        SessionClient::Codex => &["sessions", "archived_sessions"],
+    };
+    let home = client_home(client);
+    home.iter()
+        .flat_map(|home| names.iter().map(|name| home.join(name)))
+        .collect()
+}
+
+/// Returns `true` if a file of this name may be a session.
+pub(super) fn has_session_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(ENDING) || name.ends_with(COMPRESSED_ENDING)
+}
+
+/// Returns the id of the session that the name of a file tells.
+pub(super) fn named_id(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ending = [COMPRESSED_ENDING, ENDING]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending));
+    let stem = ending.unwrap_or(&name);
+    let Some(rollout) = stem.strip_prefix("rollout-") else {
+        return stem.to_owned();
+    };
+    let id = rollout.len().checked_sub(UUID_CHARS).and_then(|at| rollout.get(at..));
+    id.filter(|id| is_uuid(id)).unwrap_or(stem).to_owned()
+}
+
+/// Returns the client whose files have such a name in such a folder. `None` if the place tells nothing.
+pub(super) fn client_by_place(path: &Path) -> Option<SessionClient> {
+    let name = path.file_name()?.to_string_lossy();
+    let has_folder = |folder: &str| {
+        path.ancestors()
+            .skip(1)
+            .any(|above| above.file_name().is_some_and(|name| name == folder))
+    };
+    if name.starts_with("rollout-") && (has_folder("sessions") || has_folder("archived_sessions")) {
+        return Some(SessionClient::Codex);
+    }
+    (has_folder("projects") && (name.starts_with("agent-") || is_uuid(&named_id(path))))
+        .then_some(SessionClient::ClaudeCode)
+}
+
+/// Returns the folder of the client that a session file is in, by the folders above it. `None` for a file elsewhere.
+pub(super) fn home_above(path: &Path, client: SessionClient) -> Option<PathBuf> {
+    let names: &[&str] = match client {
+        SessionClient::ClaudeCode => &["projects"],
+        SessionClient::Codex => &["sessions", "archived_sessions"],
+    };
+    let is_root = |above: &&Path| {
+        above
+            .file_name()
+            .is_some_and(|name| names.iter().any(|known| name == *known))
+    };
+    path.ancestors().skip(1).find(is_root)?.parent().map(Path::to_owned)
+}
+
+/// Returns the name of the folder of Claude Code's project that a session file is in. `None` for a file elsewhere.
+pub(super) fn project_above(path: &Path) -> Option<String> {
+    let is_project = |folder: &&Path| {
+        let above = folder.parent().and_then(Path::file_name);
+        above.is_some_and(|name| name == "projects")
+    };
+    let project = path.ancestors().skip(1).find(is_project)?;
+    Some(project.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Returns the name that Claude Code gives to the folder of a project.
+pub(super) fn project_name(working_folder: &Path) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    working_folder.to_string_lossy().chars().map(letter).collect()
+}
+
+/// Returns a path for people: the home directory is `~`.
+pub(super) fn shown_path(path: &Path) -> String {
+    let below = user_home().and_then(|home| path.strip_prefix(&home).ok().map(Path::to_owned));
+    let shown = match below {
+        Some(below) if !below.as_os_str().is_empty() => format!("~/{}", below.display()),
+        _ => path.display().to_string(),
+    };
+    crate::printable::printable_text(&shown)
+}
+
+/// Returns the shortest begin of an id that no other id shares, of 8 characters at least.
+pub(super) fn short_id<'i>(id: &'i str, others: impl Iterator<Item = &'i str>) -> &'i str {
+    let shared = |other: &str| {
+        id.bytes()
+            .zip(other.bytes())
+            .take_while(|(left, right)| left == right)
+            .count()
+    };
+    let longest = others
+        .filter(|other| *other != id)
+        .map(shared)
+        .max()
+        .unwrap_or_default();
+    let chars = longest.saturating_add(1).max(SHOWN_CHARS);
+    id.get(..chars).unwrap_or(id)
+}
+
+fn is_uuid(text: &str) -> bool {
+    uuid::Uuid::try_parse(text).is_ok_and(|_| text.len() == UUID_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "019ab3c4-0000-7000-8000-000000000001";
+
+    #[test]
+    fn names_of_files_tell_ids_and_clients() {
+        let claude = Some(SessionClient::ClaudeCode);
+        for (path, id, client) in [
+            (format!("/h/.claude/projects/-w/{ID}.jsonl"), ID, claude),
+            (
+                format!("/h/.claude/projects/-w/{ID}/subagents/agent-a1.jsonl"),
+                "agent-a1",
+                claude,
+            ),
+            (
+                format!("/h/.codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-{ID}.jsonl"),
+                ID,
+                Some(SessionClient::Codex),
+            ),
+            (
+                format!("/h/.codex/archived_sessions/rollout-x-{ID}.jsonl.zst"),
+                ID,
+                Some(SessionClient::Codex),
+            ),
+            ("/h/rollout-größe.jsonl".to_owned(), "rollout-größe", None),
+            ("/h/notes.jsonl".to_owned(), "notes", None),
+        ] {
+            assert_eq!(named_id(Path::new(&path)), id, "{path}");
+            assert_eq!(client_by_place(Path::new(&path)), client, "{path}");
+        }
+    }
+
+    #[test]
+    fn folders_above_a_session_are_its_home_and_its_project() {
+        let path = format!("/h/.claude/projects/-home-u-app/{ID}/subagents/agent-a1.jsonl");
+        let path = Path::new(&path);
+        assert_eq!(home_above(path, SessionClient::ClaudeCode), Some("/h/.claude".into()));
+        assert_eq!(project_above(path).as_deref(), Some("-home-u-app"));
+        assert_eq!(project_name(Path::new("/home/u/app")), "-home-u-app");
+        assert_eq!(project_name(Path::new("/home/u/my_app.v2")), "-home-u-my-app-v2");
+        let rollout = Path::new("/h/.codex/sessions/2026/01/02/rollout-x.jsonl");
+        assert_eq!(home_above(rollout, SessionClient::Codex), Some("/h/.codex".into()));
+        assert_eq!(home_above(Path::new("/tmp/x.jsonl"), SessionClient::Codex), None);
+    }
+
+    #[test]
+    fn a_short_id_is_of_one_session_alone() {
+        let ids = [
+            ID,
+            "019ab3c4-0000-7000-8000-000000000002",
+            "8a52aaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee",
+        ];
+        let short = |id| short_id(id, ids.into_iter());
+        assert_eq!(short(ids[2]), "8a52aaaa");
+        assert_eq!(short(ID), ID);
+        assert_eq!(short_id("a1", ids.into_iter()), "a1");
+    }
+}

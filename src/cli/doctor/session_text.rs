@@ -1,0 +1,179 @@
+//! Sessions and their findings as text for people.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
+
+use super::{
+    live::LiveState,
+    places::shown_path,
+    reading::SessionReading,
+    weights::{WeightCounts, count_weights, message_of, weight_of},
+};
+use crate::{
+    cli::{
+        style::{Painter, TextStyle},
+        time_format::format_time,
+    },
+    printable::printable_name,
+    sessions::{FixKind, SessionFinding, SessionReport, Severity},
+};
+
+/// Findings of one file that are shown.
+const FINDINGS_MAX: usize = 50;
+/// Further lines of a finding that are shown.
+const LINES_MAX: usize = 8;
+
+/// Writes a session with its findings. `name` is its name for other commands.
+pub(super) fn write_session(
+    out: &mut impl Write,
+    (path, name): (&Path, &str),
+    reading: &SessionReading,
+    live: &LiveState,
+    now: Duration,
+    painter: Painter,
+) -> io::Result<()> {
+    let report = &reading.report;
+    let path = painter.paint(TextStyle::Bold, &shown_path(path));
+    let age = format_time(now.saturating_sub(reading.modified));
+    let version = report.version.map(|version| format!(" {version}")).unwrap_or_default();
+    writeln!(
+        out,
+        "{path}  {}{version}, {}, {age} ago, {} of {} messages would be sent{}",
+        report.client.name(),
+        format_bytes(report.bytes),
+        report.reachable,
+        report.messages,
+        live_text(live)
+    )?;
+    write_findings(out, report, painter)?;
+    let counts = count_weights(report);
+    let total = describe_counts(counts);
+    if total.is_empty() {
+        return writeln!(out, "  {}", painter.paint(TextStyle::Green, "nothing is damaged"));
+    }
+    match counts.mendable {
+        _ if reading.is_compressed => writeln!(out, "  {total}; the file is compressed, so it is only read"),
+        0 => writeln!(
+            out,
+            "  {total}, none can be mended: antiphon doctor --explain CODE says what helps"
+        ),
+        mendable => writeln!(out, "  {total}, {mendable} can be mended: antiphon doctor --fix {name}"),
+    }
+}
+
+fn live_text(live: &LiveState) -> String {
+    match live {
+        LiveState::Idle | LiveState::Recent(_) | LiveState::Unreadable(_) => String::new(),
+        LiveState::InUse { pid: Some(pid), .. } => format!(", in use by process {pid}"),
+        LiveState::InUse { pid: None, .. } => ", in use".to_owned(),
+    }
+}
+
+/// Writes the findings of a file, each on a line.
+pub(super) fn write_findings(out: &mut impl Write, report: &SessionReport, painter: Painter) -> io::Result<()> {
+    for finding in report.findings.iter().take(FINDINGS_MAX) {
+        write_finding(out, report, finding, painter)?;
+    }
+    let hidden = report.findings.len().saturating_sub(FINDINGS_MAX);
+    let unlisted = usize::try_from(report.unlisted).unwrap_or(usize::MAX);
+    match hidden.saturating_add(unlisted) {
+        0 => Ok(()),
+        more if report.unlisted > 0 => writeln!(out, "  and {more} more"),
+        more => writeln!(out, "  and {more} more: --output json lists all"),
+    }
+}
+
+fn write_finding(
+    out: &mut impl Write,
+    report: &SessionReport,
+    finding: &SessionFinding,
+    painter: Painter,
+) -> io::Result<()> {
+    let severity = weight_of(report, finding);
+    let style = match severity {
+        Severity::Error | Severity::Warning => TextStyle::Red,
+        Severity::Note => TextStyle::Dim,
+    };
+    let place = painter.paint(TextStyle::Cyan, &format!(":{}", finding.line));
+    let kind = painter.paint(style, &format!("{}: {}", severity.label(), finding.code.label()));
+    let id = match finding.id.as_str() {
+        "" => String::new(),
+        id => format!(" ({})", printable_name(id.as_bytes())),
+    };
+    let fix = match finding.fix {
+        FixKind::Told => "",
+        FixKind::InPlace | FixKind::Append => "   can be mended",
+    };
+    writeln!(
+        out,
+        "  {place}: {kind}: {}{}{id}{fix}",
+        message_of(report, finding),
+        other_lines(&finding.lines)
+    )
+}
+
+/// Names further lines of a finding.
+fn other_lines(lines: &[u64]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<String> = lines.iter().take(LINES_MAX).map(u64::to_string).collect();
+    let more = if lines.len() > LINES_MAX { ", …" } else { "" };
+    let word = if lines.len() == 1 { "line" } else { "lines" };
+    format!(" [see {word} {}{more}]", shown.join(", "))
+}
+
+/// Says how many findings there are of each weight. Empty if there is none.
+pub(super) fn describe_counts(counts: WeightCounts) -> String {
+    let parts = [
+        ("error", counts.errors),
+        ("warning", counts.warnings),
+        ("note", counts.notes),
+    ];
+    let parts = parts.into_iter().filter(|(_, count)| *count > 0);
+    let parts: Vec<String> = parts.map(|(word, count)| count_of(count, word)).collect();
+    parts.join(", ")
+}
+
+/// Returns a number with its word.
+pub(super) fn count_of(count: usize, word: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{ending}")
+}
+
+/// Formats a size in its largest unit.
+pub(super) fn format_bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    let unit = UNITS.into_iter().find(|(size, _)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(size, name)| format!("{} {name}", bytes / size),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_lines_are_short() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 kB"),
+            (12_900_000, "12 MB"),
+            (98_000_000_000, "98 GB"),
+        ] {
+            assert_eq!(format_bytes(bytes), shown);
+        }
+        assert_eq!(other_lines(&[]), "");
+        assert_eq!(other_lines(&[3]), " [see line 3]");
+        assert_eq!(
+            other_lines(&[1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            " [see lines 1, 2, 3, 4, 5, 6, 7, 8, …]"
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! `antiphon doctor` through the built binary, in homes of its own.
+
+mod discovery;
+mod explaining;
+mod fixing;
+mod home;
+mod killed;
+mod live;
+mod privacy;
+mod undoing;
