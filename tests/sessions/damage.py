@@ -28,11 +28,11 @@ def samples(client=None):
             yield name, version, file.read_bytes()
 
 
-def cases(seed):
+def cases(seed, wanted=lambda name: True):
     """Each damage of each sample: what is expected, and the damaged bytes."""
     for client, version, data in samples():
         for row in ROWS:
-            if client in row["clients"]:
+            if client in row["clients"] and wanted(f"{client}-{version}-{row['name']}"):
                 yield case(client, version, data, row, seed)
 
 

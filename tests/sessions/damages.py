@@ -130,7 +130,6 @@ def spliced_answer(log, rng):
     fragment = torn(log.lines[index], rng, most=60)
     log.lines[prompt] = fragment + log.lines[prompt]
     del log.lines[index]
-    log.renumber(prompt)
     return {"line": prompt, "lost": ["answer-1"]}
 
 
