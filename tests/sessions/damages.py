@@ -1,13 +1,14 @@
 """The damages, as rows: each changes the lines of a sample, and says what a doctor must find and give back.
 
-`code` and `fix` are those of the doctor. A function returns its line, counted from 1 by line feeds, or a dict with more:
-`lost` names the parts of the story whose bytes are gone, `line` may be a list if several lines would be right.
+`code` and `fix` are those of the doctor. A function returns its line, counted from 1 by line feeds, or a dict with
+more: `lost` names the parts of the story whose bytes are gone, `line` may be a list if several lines would be right.
 `code` is None for a file that is healthy although it looks odd.
 """
 
 import json
 
 from log_lines import FORM, calls_of, new_uuid
+from story import SESSION
 
 ROWS = []
 CLAUDE, CODEX = "claude-code", "codex"
@@ -17,7 +18,8 @@ def damage(code, fix, clients=(CLAUDE, CODEX), name=None, **facts):
     """A row. `fix` may differ by client."""
 
     def add(function):
-        ROWS.append({"name": name or function.__name__, "code": code, "fix": fix, "clients": clients, "make": function} | facts)
+        row = {"name": name or function.__name__, "code": code, "fix": fix, "clients": clients, "make": function}
+        ROWS.append(row | facts)
         return function
 
     return add
@@ -47,9 +49,8 @@ def line_separator(log, rng):
 
 @damage(None, None)
 def unknown_record(log, rng):
-    record = {"type": "of-a-later-version", "sessionId": "5e551001-0000-4000-8000-0000000000aa", "timestamp": "2026-11-30T16:00:00.000Z"}
-    if log.client == CODEX:
-        record = {"timestamp": record["timestamp"], "ordinal": len(log.lines), "type": "of_a_later_version", "payload": {}}
+    record = {"type": "of_a_later_version", "timestamp": "2026-11-30T16:00:00.000Z"}
+    record |= {"ordinal": len(log.lines), "payload": {}} if log.client == CODEX else {"sessionId": SESSION}
     log.lines.append(json.dumps(record, **FORM).encode())
     return 0
 
@@ -85,7 +86,8 @@ def byte_order_mark(log, rng):
 @damage("invalid_utf8", "in_place")
 def invalid_utf8(log, rng):
     index = log.text("plover")
-    log.lines[index] = log.lines[index].replace(b"answer-1 plover", b"answer-1" + bytes([rng.randint(0x80, 0xBF)]) + b"plover")
+    broken = b"answer-1" + bytes([rng.randint(0x80, 0xBF)]) + b"plover"
+    log.lines[index] = log.lines[index].replace(b"answer-1 plover", broken)
     return index + 1
 
 
@@ -178,7 +180,8 @@ def parent_in_subagent(log, rng):
     """A prompt follows a record of a sub-agent in the same file, as older versions wrote them."""
     index = log.text("dunlin")
     inner = log.record(log.text("siskin")) | {"uuid": new_uuid(rng), "isSidechain": True, "parentUuid": None}
-    inner["message"] = inner["message"] | {"id": "msg_01FixtureSidechain", "content": [{"type": "text", "text": "Within."}]}
+    said = [{"type": "text", "text": "Within."}]
+    inner["message"] = inner["message"] | {"id": "msg_01FixtureSidechain", "content": said}
     log.change(index, parentUuid=inner["uuid"])
     log.lines.insert(index, json.dumps(inner, **FORM).encode())
     return index + 2

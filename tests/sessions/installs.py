@@ -1,4 +1,4 @@
-"""Installs the coding agents whose session files are tested, below the target folder, each version beside the others."""
+"""Installs the coding agents whose session files are tested, below the target folder, each version on its own."""
 
 import json
 import os

@@ -34,14 +34,12 @@ def judge(expected, life):
         wrong.append("a second run changes the file")
     if len(set(life.facts)) > 1:
         wrong.append(f"mode, time or inode changed: {life.facts}")
-    mends = "none" not in expected["fix"] and expected["code"]
-    if not mends:
-        if life.mended != life.damaged and "none" in [*expected["fix"], None]:
-            allowed = len(expected["fix"]) > 1
-            if not allowed:
-                wrong.append("a file with nothing to mend was changed")
-        if life.mended == life.damaged:
-            return wrong
+    # A damage that may be told or mended has several ways.
+    is_told = not expected["code"] or expected["fix"] == ["none"]
+    if life.mended == life.damaged and (is_told or "none" in expected["fix"]):
+        return wrong
+    if is_told:
+        wrong.append("a file with nothing to mend was changed")
     return wrong + moved(expected, life) + invented(expected, life) + not_back(expected, life)
 
 
@@ -262,7 +260,8 @@ def told(reached):
                     return "the input of a call is no object"
                 calls.append(block["id"])
             elif block.get("type") == "tool_result":
-                results.setdefault(block["tool_use_id"], []).append(json.dumps(block.get("content"), ensure_ascii=False))
+                said = json.dumps(block.get("content"), ensure_ascii=False)
+                results.setdefault(block["tool_use_id"], []).append(said)
             else:
                 texts += json.dumps(block, ensure_ascii=False)
     return texts, results, calls

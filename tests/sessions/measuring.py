@@ -28,7 +28,8 @@ class Resumed:
         """The names of what a whole request would hold: texts, and results by the number of their call."""
         lost = [name for name in story["texts"] if name not in self.texts]
         # A result counts if it stands at its own call, in its own words.
-        return lost + [name for name, (call, word) in story["results"].items() if word not in self.results.get(call, "")]
+        results = story["results"].items()
+        return lost + [name for name, (call, word) in results if word not in self.results.get(call, "")]
 
 
 def story_of(client, data):

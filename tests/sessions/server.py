@@ -90,14 +90,16 @@ def responses_stream(blocks, model, number):
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     usage = {"input_tokens": 5, "output_tokens": 5, "total_tokens": 10}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    events.append({"type": "response.completed", "response": response | {"status": "completed", "output": items, "usage": usage}})
+    done = response | {"status": "completed", "output": items, "usage": usage}
+    events.append({"type": "response.completed", "response": done})
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 
 def responses_item(block, number):
     if "text" in block:
         content = [{"type": "output_text", "text": block["text"], "annotations": []}]
-        return {"type": "message", "id": f"msg_fixture{number}", "role": "assistant", "status": "completed", "content": content}
+        item = {"type": "message", "id": f"msg_fixture{number}", "role": "assistant", "status": "completed"}
+        return item | {"content": content}
     if "thinking" in block:
         item = {"type": "reasoning", "id": f"rs_fixture{number}", "summary": []}
         return item | {"encrypted_content": block["signature"]}

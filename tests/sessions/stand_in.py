@@ -106,13 +106,14 @@ def unanswered(expected, lines, line, added):
         ordinal = json.loads(lines[-2])["ordinal"] + 1
         added.append({"timestamp": call["timestamp"], "ordinal": ordinal, "type": "response_item", "payload": output})
         return
-    block = {"tool_use_id": call["message"]["content"][-1]["id"], "type": "tool_result", "content": RESULT, "is_error": True}
+    block = {"tool_use_id": call["message"]["content"][-1]["id"], "type": "tool_result"}
+    block |= {"content": RESULT, "is_error": True}
     fresh = str(uuid.uuid5(uuid.NAMESPACE_OID, call["uuid"]))
     names = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "timestamp")
     record = {"parentUuid": call["uuid"]} | {name: call[name] for name in names if name in call}
     added.append(record | {"type": "user", "message": {"role": "user", "content": [block]}, "uuid": fresh})
     for index in range(line + 1, len(lines)):
-        lines[index] = lines[index].replace(b'"parentUuid":"' + call["uuid"].encode(), b'"parentUuid":"' + fresh.encode())
+        relink_line(lines, index, call["uuid"], fresh)
 
 
 def orphan(expected, lines, line, added):
@@ -169,8 +170,13 @@ def relink(lines, appended):
             continue
         parent = record.get("parentUuid")
         if parent and parent not in known and before:
-            lines[index] = lines[index].replace(b'"parentUuid":"' + parent.encode(), b'"parentUuid":"' + before.encode())
+            relink_line(lines, index, parent, before)
         before = record["uuid"]
+
+
+def relink_line(lines, index, old, new):
+    """The record on a line follows another one."""
+    lines[index] = lines[index].replace(f'"parentUuid":"{old}'.encode(), f'"parentUuid":"{new}'.encode())
 
 
 # The command line.
@@ -208,7 +214,7 @@ def main():
     is_mended = data == mend(expected, before) and data != before
     if "--fix" in arguments:
         mended = told_badly(lie, expected, mend(expected, data) if not is_mended else data)
-        if mended != data and lie != "idle" and (not kept.exists() or lie in ("again",)):
+        if mended != data and lie != "idle" and (not kept.exists() or lie == "again"):
             if not kept.exists():
                 kept.write_bytes(data)
             write(file, mended, lie)
@@ -217,7 +223,8 @@ def main():
     findings = []
     if expected["code"] and not is_mended and not kept.exists() and lie != "blind":
         line = expected["lines"][0] + (3 if lie == "elsewhere" else 0)
-        findings.append({"code": expected["code"], "severity": "warning", "line": line, "lines": [], "repair": expected["fix"][0]})
+        finding = {"code": expected["code"], "severity": "warning", "line": line, "lines": []}
+        findings.append(finding | {"repair": expected["fix"][0]})
     if "--output" in arguments:
         print(json.dumps({"version": 1, "files": [{"findings": findings}]}))
     return int(bool(findings) or (not data and lie != "blind"))
