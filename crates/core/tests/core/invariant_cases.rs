@@ -131,9 +131,9 @@ const ROWS: &[Row] = &[
         "a message before its call",
         "openai-chat",
         &[USER, CHAT_OF_A, CHAT_A],
-        &["a"],
-        1,
-        &["orphan"],
+        &[],
+        0,
+        &["misplaced"],
     ),
     row(
         "an abort",
