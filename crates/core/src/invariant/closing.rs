@@ -52,7 +52,7 @@ impl Closing {
     /// Plans results for all open calls, and leaves out those that come too late: after another message.
     pub(super) fn plan(window: &Window, wire: Wire) -> Result<Self, Unreadable> {
         let mut closing = Self::all_open(window, wire)?;
-        // A result out of place may push another one out, so that the rest is tried again. Each round drops one or ends.
+        // A result out of place may push another one out, so that the rest is tried again.
         for _ in 0..ROUNDS_MAX {
             if closing.closed.is_empty() {
                 return Ok(closing);

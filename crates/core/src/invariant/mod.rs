@@ -113,7 +113,7 @@ impl Invariant {
         Self::load(wire, json.elements(root).into_iter().map(|message| json.bytes(message)))
     }
 
-    /// Notes a message that the agent adds to its history: a message, item or content of the format, as one JSON object.
+    /// Notes a message that the agent adds to its history: a message, item or content of the format, one JSON object.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl Invariant {
     ///
     /// # Errors
     ///
-    /// Everything that the provider would refuse, open calls included. [`Invariant::close`] answers these. What stays is
-    /// in messages that were added before: [`repair`](fn@crate::repair) mends a request with them.
+    /// Everything that the provider would refuse, open calls included. [`Invariant::close`] answers these. What stays
+    /// is in messages that were added before: [`repair`](fn@crate::repair) mends a request with them.
     pub fn before_persist(&self) -> Result<(), BrokenHistory> {
         let mut findings = self.findings.clone();
         work::count(findings.len());
@@ -187,8 +187,8 @@ impl Invariant {
 
     /// Answers the open calls with a constant text, and returns the messages to add to the history, in this order.
     ///
-    /// [`Placeholder::ReadInterrupted`] tells the model that it may run the tools again, so that it is right only if all of
-    /// them do nothing but read. Called again, it returns nothing. The messages are noted already.
+    /// [`Placeholder::ReadInterrupted`] tells the model that it may run the tools again, so that it is right only if all
+    /// of them do nothing but read. Called again, it returns nothing. The messages are noted already.
     #[must_use = "the messages belong into the history"]
     pub fn close(&mut self, reason: Placeholder) -> Vec<String> {
         self.close_each(|_| reason)

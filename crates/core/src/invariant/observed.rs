@@ -10,8 +10,9 @@ use crate::{
     repair::{self, RepairPolicy},
     splice::Span,
     wire::{
-        Format, Unreadable, Wire, detect_wire, is_message,
+        Format, Unreadable, Wire, is_message,
         json::{self, Json, JsonKind},
+        plainly_other_format,
     },
 };
 
@@ -69,25 +70,30 @@ impl Observed {
 /// Refuses what is no message of the format: it would be read as one without calls.
 fn judge_shape(message: &[u8], root: Span, format: Format) -> Result<(), Unreadable> {
     let json = Json::new(message);
-    let has = |name: &str| json.member(root, name).is_some();
-    let is_text = |name: &str| json.string_member(root, name).is_some();
     if json.kind(root) != JsonKind::Object {
         return Err(Unreadable::Shape);
     }
-    let of_contents = is_message(json, root) && has("parts");
+    // Clients that serialize missing members write null, and some an empty list.
+    let has = |name: &str| {
+        let value = json.member(root, name);
+        value.is_some_and(|value| json.kind(value) != JsonKind::Null && json.bytes(value) != b"[]")
+    };
+    let is_text = |name: &str| json.string_member(root, name).is_some();
+    let is_content = has("parts") && !has("content");
     let is_chat = has("tool_calls") || has("tool_call_id");
-    let blocks = || {
+    // The blocks of a message may be those of another format that has the same roles.
+    let has_other_blocks = |wire: Wire| {
         let body = [br#"{"messages":["#.as_slice(), root.of(message), b"]}"].concat();
-        detect_wire(&body).is_ok_and(|found| found == Wire::ANTHROPIC)
+        plainly_other_format(&body, wire).is_some()
     };
     let (is_ours, is_others) = match format {
-        Format::Anthropic => (is_text("role"), has("parts") || is_chat),
-        Format::OpenAiChat => (is_text("role"), has("parts") || blocks()),
+        Format::Anthropic => (is_text("role"), is_content || has_other_blocks(Wire::ANTHROPIC)),
+        Format::OpenAiChat => (is_text("role"), is_content || has_other_blocks(Wire::OPENAI_CHAT)),
         Format::OpenAiResponses => {
             let is_item = is_text("type") || is_text("role") || is_text("id");
-            (is_item, has("parts") || is_chat || (has("role") && blocks()))
+            (is_item, is_content || is_chat || has_other_blocks(Wire::OPENAI_CHAT))
         }
-        Format::Gemini => (of_contents, is_chat),
+        Format::Gemini => (is_message(json, root) && json.member(root, "parts").is_some(), is_chat),
     };
     match (is_ours, is_others) {
         (_, true) => Err(Unreadable::OtherFormat),

@@ -1,4 +1,4 @@
-//! Properties of the invariant over generated histories, for every wire. The engine and the strict provider are referees.
+//! Properties of the invariant over generated histories, for every wire. The engine and the strict provider judge them.
 //!
 //! `CASES=` sets the number of histories, `SEED=` replays one. A failure prints its seed.
 #![expect(
