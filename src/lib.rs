@@ -128,3 +128,7 @@ pub use antiphon_ledger::{clock, ledger, table, writer};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/agents.md")]
+struct AgentsGuide;

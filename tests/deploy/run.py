@@ -8,6 +8,7 @@ docker compose, systemd-analyze, haproxy, nginx, PostgreSQL) is skipped aloud. T
 exits with 1 if any failed.
 """
 
+import json
 import os
 import re
 import shutil
@@ -299,6 +300,77 @@ def check_sockets(folder):
             yield f"systemd-analyze verify {unit.name}", "; ".join(faults)
 
 
+ACTION_SOUND = [{"role": "user", "content": "hi"}]
+ACTION_BROKEN = [*ACTION_SOUND, {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]
+# Command, files, version, exit code, output `findings`, and what the log says.
+ACTION_ROWS = [
+    ("check", "sound.json", "", 0, "false", ""),
+    ("check", "broken.json", "", 1, "true", "unanswered"),
+    ("check", "*.json", "", 1, "true", "unanswered"),
+    ("check", "with?blank.json", "", 0, "false", ""),
+    ("check", "none*.json sound.json", "", 2, "", "no file matches"),
+    ("check", "missing.json", "", 2, "", "missing.json"),
+    ("check", "  ", "", 2, "", "files is empty"),
+    ("check", "$(touch${IFS}pwned);touch${IFS}pwned", "", 2, "", "could not read"),
+    ("check;touch${IFS}pwned", "sound.json", "", 2, "", "command is check or doctor"),
+    ("check", "--output sound.json", "", 2, "", "could not read"),
+    ("check", "sound.json", "99.0.0", 2, "", "use the ref of that version"),
+]
+
+
+def check_action(binary):
+    """The script of the action, with the binary in PATH, and without a way to build another."""
+    import yaml
+    from expressions import DEPLOY
+
+    folder = DEPLOY / "action"
+    action = yaml.safe_load((folder / "action.yml").read_text())
+    step = action["runs"]["steps"][0]
+    given = {f"INPUT_{name.upper()}": f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
+    yield "action: each input reaches the script", "" if given.items() <= step["env"].items() else f"{step['env']}"
+    script = folder / "run"
+    unread = [name for name in given if f"${{{name}:-" not in script.read_text()]
+    yield "action: the script reads each input", ", ".join(unread)
+    document = (DEPLOY.parent / "docs" / "agents.md").read_text()
+    untold = [name for name in action["inputs"] if f"| `{name}` |" not in document]
+    yield "action: the document names each input", ", ".join(untold)
+    bash = tool("bash")
+    if not bash:
+        return
+    for row in ACTION_ROWS:
+        with tempfile.TemporaryDirectory() as home:
+            yield f"action: {row[0]} {row[1]!r} {row[2]}".rstrip(), action_fault(bash, script, binary, Path(home), row)
+
+
+def action_fault(bash, script, binary, home, row):
+    """Runs the script over one row. Returns what is wrong."""
+    command, files, version, code, findings, said = row
+    (home / "bin").mkdir()
+    (home / "bin" / "antiphon").symlink_to(binary)
+    for name, history in [("sound", ACTION_SOUND), ("broken", ACTION_BROKEN), ("with blank", ACTION_SOUND)]:
+        (home / f"{name}.json").write_text(json.dumps(history))
+    output = home / "output"
+    variables = {
+        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "INPUT_COMMAND": command,
+        "INPUT_FILES": files,
+        "INPUT_VERSION": version,
+        "GITHUB_OUTPUT": str(output),
+        "ACTION_PATH": str(script.parent),
+    }
+    ran = subprocess.run(
+        [bash, str(script)], cwd=home, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    told = output.read_text() if output.exists() else ""
+    due = f"findings={findings}\n" if findings else ""
+    log = ran.stdout + ran.stderr
+    wrong = [f"exit {ran.returncode}, not {code}"] if ran.returncode != code else []
+    wrong += [f"output {told!r}"] if told != due else []
+    wrong += [f"it does not say {said!r}"] if said not in log else []
+    wrong += ["an input was run as a command"] if (home / "pwned").exists() else []
+    return "; ".join([*wrong, log.strip()]) if wrong else ""
+
+
 def check_config(binary):
     """The configuration of the sidecar is one."""
     from expressions import DEPLOY
@@ -436,6 +508,7 @@ def main():
     tally = [0, 0]
     report(check_files(), tally)
     report(check_config(binary), tally)
+    report(check_action(binary), tally)
     report(check_systemd(HERE.parent.parent / "deploy" / "systemd" / "antiphon.service", binary), tally)
     from replicas import check_replica_files, check_replicas
     from rolling import check_balancers

@@ -9,8 +9,8 @@ The language of a block decides what happens:
     console     each `$ COMMAND` must print the lines below it; `…` stands for any text, and alone for any lines
     toml        must pass `antiphon config check`; below `<!-- file of: NAME -->` it is only parsed
     json, yaml  must parse
-    python, js  must succeed with the SDKs of tests/sdk
-    rust        runs in `cargo test`, if it is in README.md
+    python, js  must succeed, with the SDKs of tests/sdk if they import any
+    rust        runs in `cargo test`, if it is in a document of COMPILED
     text, mermaid   are not run, and must not contain commands
 
 A block below `<!-- not run: REASON -->` is skipped; tests/frozen/documents-not-run.txt lists these. Blocks below
@@ -44,6 +44,10 @@ PROSE = ("text", "mermaid")
 STANDINS = ("antiphon", "cargo", "claude", "gemini", "copilot", "qwen", "aider", "codex", "opencode", "cline")
 HOSTS = ("https://chatgpt.com/backend-api/codex", "https://cloudcode-pa.googleapis.com")
 UPSTREAMS = ["anthropic", "openai", "gemini", "chatgpt"]
+# Documents whose Rust is compiled and run by `cargo test --doc`: src/lib.rs includes them.
+COMPILED = ("README.md", "docs/agents.md")
+# Modules that blocks may import without the SDKs.
+PLAIN_PYTHON = ("fcntl", "json", "os", "subprocess", "tempfile", "pathlib")
 # Programs that some blocks need, and that CI does not install.
 NEEDED = ("jq",)
 # The secret of the services in the documents.
@@ -242,6 +246,10 @@ def check_yaml(_, block):
 
 
 def check_python(sandbox, block):
+    imported = re.findall(r"^\s*(?:import|from) (\w+)", block.code, re.M)
+    if all(name in PLAIN_PYTHON for name in imported):
+        must_succeed(sandbox, [sys.executable, "-c", sandbox.with_addresses(block.code)])
+        return
     sdk = HERE.parent / "sdk"
     if "langchain" in block.code:
         python = python_with(sdk / "frameworks.txt", "sdk-frameworks", "the frameworks for Python")
@@ -253,6 +261,12 @@ def check_python(sandbox, block):
 
 
 def check_js(sandbox, block):
+    imported = re.findall(r"""\bfrom ["']([^"']+)["']""", block.code)
+    if imported and all(name.startswith("node:") for name in imported):
+        if not shutil.which("node"):
+            raise Skipped("node is not installed")
+        must_succeed(sandbox, ["node", "--input-type=module", "-e", block.code])
+        return
     folder = node_sdks()
     if not folder:
         raise Skipped("the SDKs for Node are not installed")
@@ -260,8 +274,8 @@ def check_js(sandbox, block):
 
 
 def check_rust(_, block):
-    if not block.place.startswith("README.md:"):
-        raise Failed("only the Rust of README.md is compiled")
+    if not block.place.startswith(tuple(f"{name}:" for name in COMPILED)):
+        raise Failed(f"only the Rust of these is compiled: {', '.join(COMPILED)}")
 
 
 def check_prose(_, block):

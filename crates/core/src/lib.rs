@@ -21,6 +21,7 @@
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known results → plan → edits, and every text that the proxy writes |
+//! | [`invariant`] | a guard for authors of agents: each call of a history has its result, on every path |
 //! | [`mend`] | a body that meets what a server demands beyond the rules of its format |
 //! | [`explain`] | an error of another vendor's server, with the sentence that clients of the format look for |
 //! | [`sessions`] | session files of coding agents: their damage, what the client leaves out, and edits that move no byte |
@@ -38,6 +39,7 @@
 pub mod conversation;
 pub mod digest;
 pub mod explain;
+pub mod invariant;
 pub mod labels;
 pub mod mend;
 pub mod repair;
@@ -46,4 +48,5 @@ pub mod splice;
 pub mod wire;
 pub mod work;
 
+pub use invariant::Invariant;
 pub use repair::{check, repair};

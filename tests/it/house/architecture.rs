@@ -20,6 +20,7 @@ const PURE: &[&str] = &[
     "conversation",
     "wire",
     "repair",
+    "invariant",
     "provider",
     "policy",
     "auth",

@@ -155,6 +155,19 @@ impl Finding {
         }
     }
 
+    /// Returns the finding for an item whose id an earlier item has.
+    pub fn repeated_item(message: usize) -> Self {
+        at_message(FindingKind::Field, message, Some(FlawKind::RepeatedItemId.code()))
+    }
+
+    /// Returns the finding for a call whose id an earlier call of the body has.
+    pub fn repeated_call(message: usize, id: String) -> Self {
+        Self {
+            id,
+            ..at_message(FindingKind::DuplicateCall, message, None)
+        }
+    }
+
     /// Returns the finding for a lone surrogate in a message, or in one of its parts.
     pub fn lone_surrogate(message: usize, part: Option<usize>) -> Self {
         Self {

@@ -94,15 +94,10 @@ impl<'b> MendBody<'b> {
     pub(super) fn read(bytes: &'b Bytes, wire: Wire) -> Result<Option<Self>, Unreadable> {
         let json = Json::new(bytes);
         let root = json.root_span()?;
-        let key = match wire.format.history() {
-            HistoryShape::Messages | HistoryShape::Chat => "messages",
-            HistoryShape::Items => "input",
-            HistoryShape::Contents => "contents",
-        };
         if json.kind(root) != JsonKind::Object {
             return Ok(None);
         }
-        let history = json.member(root, key);
+        let history = json.member(root, wire.format.history_key());
         let history = history.filter(|list| json.kind(*list) == JsonKind::Array);
         let mut body = Self {
             bytes,

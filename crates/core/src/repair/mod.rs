@@ -78,6 +78,7 @@ pub use late_texts::{
 };
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use long_results::shorten_result;
+pub(crate) use parsed::checked_rules;
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};

@@ -499,6 +499,11 @@ fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
     is_strong(id, b"").then_some(id)
 }
 
+/// Returns the rules by which [`check`](fn@super::check) judges a history, with the default policy.
+pub(crate) fn checked_rules(wire: Wire) -> PairingRules {
+    permitted_rules(wire, &PairingContext::new(&RepairPolicy::default()))
+}
+
 /// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.
 fn permitted_rules(wire: Wire, context: &PairingContext<'_>) -> PairingRules {
     let rules = wire.pairing_rules();

@@ -223,12 +223,16 @@ impl Format {
 
     /// Returns the path of a message in the body: `messages[3]`.
     pub fn message_path(self, message: usize) -> String {
-        let history = match self.history() {
+        format!("{}[{message}]", self.history_key())
+    }
+
+    /// Returns the key of the history in a body.
+    pub(crate) const fn history_key(self) -> &'static str {
+        match self.history() {
             Messages | Chat => "messages",
             Items => "input",
             Contents => "contents",
-        };
-        format!("{history}[{message}]")
+        }
     }
 
     /// Finds the requests inside a body that has no history of its own.

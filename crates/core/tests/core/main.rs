@@ -23,6 +23,8 @@ mod explained_errors;
 mod flaw_properties;
 mod foreign_thinking_properties;
 mod fuzz_checks;
+mod invariant_cases;
+mod invariant_properties;
 mod judge_cases;
 mod judge_item_cases;
 mod known_results;

@@ -1,0 +1,44 @@
+//! The faults of a history that must not be saved or sent as it is.
+
+use std::fmt;
+
+use crate::{conversation::Finding, wire::Format};
+
+/// Most findings that a [`BrokenHistory`] lists. Further ones are only counted.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// Findings that the text of a [`BrokenHistory`] names.
+const NAMED_MAX: usize = 3;
+
+/// The faults of a history, by their places in it. Nothing of its texts is among them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct BrokenHistory {
+    /// The format of the history, which gives the places their names.
+    pub format: Format,
+    /// The faults, in the order of the history: the first [`FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// Faults beyond those.
+    pub left_out: usize,
+}
+
+impl fmt::Display for BrokenHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.findings.len().saturating_add(self.left_out);
+        write!(f, "the history has {count} fault{}", if count == 1 { "" } else { "s" })?;
+        for (index, finding) in self.findings.iter().take(NAMED_MAX).enumerate() {
+            let path = self.format.finding_path(finding);
+            let start = if index == 0 { ": " } else { "; " };
+            write!(
+                f,
+                "{start}{path}: {}: {}",
+                finding.kind.code(),
+                finding.kind.explanation()
+            )?;
+        }
+        let unnamed = count.saturating_sub(NAMED_MAX);
+        if unnamed > 0 {
+            write!(f, "; and {unnamed} more")?;
+        }
+        Ok(())
+    }
+}
