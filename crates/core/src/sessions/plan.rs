@@ -66,6 +66,8 @@ enum DamageLayer {
     Chain,
     /// Calls and results.
     Pairs,
+    /// Records of joined lines that are appended once more.
+    Copies,
 }
 
 /// Plans the edits that mend everything that can be mended: disjoint overwrites, then appended records.
@@ -83,15 +85,16 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
     let before = report.reachable;
     for _ in 0..ROUNDS_MAX {
         let mendable = || report.findings.iter().filter(|finding| finding.fix != FixKind::Told);
-        let Some(layer) = mendable().map(|finding| layer_of(finding.code)).min() else {
+        let row = logs.iter().find(|row| row.client == report.client);
+        let log_way = row.map_or(PlanWay::InTurn(file_edits::plan_edits), |row| row.plan_way);
+        let Some(layer) = mendable().map(|finding| layer_of(finding, log_way)).min() else {
             break;
         };
         let way = match layer {
+            DamageLayer::Chain | DamageLayer::Pairs => log_way,
             // A line that is mended leaves the others as they are.
-            DamageLayer::Lines | DamageLayer::JoinedLines => PlanWay::InTurn(file_edits::plan_edits),
-            DamageLayer::Chain | DamageLayer::Pairs => {
-                let row = logs.iter().find(|row| row.client == report.client);
-                row.map_or(PlanWay::InTurn(file_edits::plan_edits), |row| row.plan_way)
+            DamageLayer::Lines | DamageLayer::JoinedLines | DamageLayer::Copies => {
+                PlanWay::InTurn(file_edits::plan_edits)
             }
         };
         // A log that plans its findings together has judged pairs as they are in the mended chain.
@@ -99,7 +102,9 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
             PlanWay::Together(_) => DamageLayer::Pairs,
             PlanWay::InTurn(_) => layer,
         };
-        let findings: Vec<&SessionFinding> = mendable().filter(|finding| layer_of(finding.code) <= last).collect();
+        let findings: Vec<&SessionFinding> = mendable()
+            .filter(|finding| layer_of(finding, log_way) <= last)
+            .collect();
         add_layer(way, &findings, &mut edited)?;
         report = scan_view(logs, &mut edited)?;
     }
@@ -151,11 +156,16 @@ fn add_edits(
     Ok(())
 }
 
-/// Returns the layer of a finding.
-const fn layer_of(code: SessionCode) -> DamageLayer {
-    match code {
+/// Returns the layer of a finding in a log whose findings are planned in this way.
+fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
+    match finding.code {
         SessionCode::Pairing(_) => DamageLayer::Pairs,
         SessionCode::Damage(damage) => match damage {
+            // Such a log has judged links as if each record had a line. A copy at the end would change the end of the
+            // conversation while links are lost.
+            Damage::JoinedRecords if finding.fix == FixKind::Append && matches!(way, PlanWay::Together(_)) => {
+                DamageLayer::Copies
+            }
             Damage::JoinedRecords => DamageLayer::JoinedLines,
             Damage::NulBytes
             | Damage::ByteOrderMark
@@ -466,6 +476,10 @@ mod tests {
         for _ in 0..dice.roll(6) {
             let at = dice.roll(lines.len());
             let copy = lines[at].bytes.clone();
+            // A record that was cut off before its first byte is gone.
+            if copy.is_empty() {
+                continue;
+            }
             let place = dice.roll(copy.len());
             let (kind, len) = (dice.roll(9), 1 + dice.roll(40));
             let bytes = &mut lines[at].bytes;

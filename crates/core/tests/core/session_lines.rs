@@ -103,7 +103,7 @@ fn sound_rows() -> Vec<Row> {
 }
 
 fn damaged_rows() -> Vec<Row> {
-    let (a, b, t) = (A.len(), B.len(), TORN.len());
+    let (a, t) = (A.len(), TORN.len());
     let second = |start: usize| format!("2:{start}");
     vec![
         row("no byte", "", &["1:0+0 empty_file none"], &[]),
@@ -153,6 +153,13 @@ fn damaged_rows() -> Vec<Row> {
             ],
             &[&format!("1:{t}!")],
         ),
+    ]
+}
+
+fn joined_rows() -> Vec<Row> {
+    let (a, b) = (A.len(), B.len());
+    let second = |start: usize| format!("2:{start}");
+    vec![
         row(
             "three on a line",
             format!("{A}{B}{C}\n{A}\n"),
@@ -190,8 +197,6 @@ fn damaged_rows() -> Vec<Row> {
 
 fn byte_rows() -> Vec<Row> {
     let (a, b) = (A.len(), B.len());
-    let newline = r#"{"uuid":"n","text":"x"#;
-    let n = newline.len();
     let bad = [A.as_bytes(), b"\n{\"text\":\"\xff\xe2\x82\"}\n"].concat();
     let hole = |before: &str, nuls: usize, after: &str| [before.as_bytes(), &vec![0; nuls], after.as_bytes()].concat();
     vec![
@@ -232,6 +237,14 @@ fn byte_rows() -> Vec<Row> {
             &[&format!("2:{}+3 invalid_utf8 in_place", a + 10)],
             &["1:0", &format!("2:{}", a + 1)],
         ),
+    ]
+}
+
+fn letter_rows() -> Vec<Row> {
+    let (a, b) = (A.len(), B.len());
+    let newline = r#"{"uuid":"n","text":"x"#;
+    let n = newline.len();
+    vec![
         row(
             "half of a character",
             r#"{"a":"\ud83d","b":"\ud83d\ude00","c":"\uDE00x"}"#,
@@ -277,9 +290,13 @@ fn byte_rows() -> Vec<Row> {
     ]
 }
 
+fn all_rows() -> Vec<Row> {
+    [sound_rows(), damaged_rows(), joined_rows(), byte_rows(), letter_rows()].concat()
+}
+
 #[test]
 fn each_damage_is_found_at_its_line() {
-    let rows = [sound_rows(), damaged_rows(), byte_rows()].concat();
+    let rows = all_rows();
     let differ = rows.iter().filter_map(|(name, text, findings, records)| {
         let (found, given, _) = read_file(text);
         let is_wanted = found == *findings && given == *records;
@@ -291,7 +308,7 @@ fn each_damage_is_found_at_its_line() {
 
 #[test]
 fn lines_and_bytes_are_counted_however_they_come() {
-    for (name, text, ..) in [sound_rows(), damaged_rows(), byte_rows()].concat() {
+    for (name, text, ..) in all_rows() {
         let (_, given, file) = read_file(&text);
         assert_eq!(file.bytes, text.len() as u64, "{name}");
         let feeds = text.iter().filter(|byte| **byte == b'\n').count() as u64;
