@@ -231,7 +231,7 @@ impl Judge<'_> {
 
     /// Returns a fault for each result beside the chain whose call has another one that is sent.
     fn other_results(&self, sent: &SentRecords) -> Vec<FoundFault> {
-        // Of several results this version sends the first one of the file, older ones that of the chain.
+        // Of several results this version sends the first one of the file, and older ones may send that of the chain.
         let takes_first = self.copes_with(Damage::LostParent);
         let mut faults = Vec::new();
         for record in (0..self.list().count()).filter(|record| self.is_message(*record)) {
@@ -253,14 +253,15 @@ impl Judge<'_> {
     fn other_result(&self, record: u32, part: &PartEntry, chained: u32, takes_first: bool) -> Option<FoundFault> {
         let mut answers = self.list().parts_of(chained).filter(|answer| answer.id == part.id);
         let answer = answers.next()?;
-        let is_sent = takes_first && record < chained;
+        let is_first = record < chained;
         let line = |record: u32| vec![self.list().entry(record).line];
         let hidden = SessionCode::Damage(Damage::HiddenResult);
         match (part.sort, answer.sort) {
-            (PartSort::Result, PartSort::LostResult) if !is_sent => {
+            (PartSort::Result, PartSort::LostResult) if !(takes_first && is_first) => {
                 Some(self.part_fault(hidden, record, part, line(chained), Remedy::Told))
             }
-            (PartSort::LostResult, PartSort::Result) if is_sent => {
+            // 2.0.32 and 2.1.42 were seen to send the first one of the file too.
+            (PartSort::LostResult, PartSort::Result) if is_first => {
                 Some(self.part_fault(hidden, chained, &answer, line(record), Remedy::Told))
             }
             (PartSort::Result, PartSort::Result) => {

@@ -336,6 +336,20 @@ const CASES: &[LogCase] = &[
         after: (4, 5),
     },
     LogCase {
+        name: "the chain has the result, and an older version may send the first one of the file",
+        version: OLD,
+        lines: &[
+            "1 - user",
+            "2 1 call m1 A",
+            "3 2 stopped A",
+            "4 2 result A",
+            "5 4 text m2",
+        ],
+        found: &["hidden_result 4 none"],
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
         name: "a call that the user has interrupted",
         version: NEW,
         lines: &["1 - user", "2 1 call m1 A", "3 2 stopped A", "4 3 text m2"],
