@@ -231,35 +231,45 @@ impl Judge<'_> {
 
     /// Returns a fault for each result beside the chain whose call has another one that is sent.
     fn other_results(&self, sent: &SentRecords) -> Vec<FoundFault> {
-        // Of several results this version sends the first one of the file, older ones that of the chain.
+        // Of several results this version sends the first one of the file, and older ones may send that of the chain.
         let takes_first = self.copes_with(Damage::LostParent);
         let mut faults = Vec::new();
         for record in (0..self.list().count()).filter(|record| self.is_message(*record)) {
             if sent.members.has(record) || self.list().entry(record).has(mark::SKIPPED) {
                 continue;
             }
-            for part in self
-                .list()
-                .parts_of(record)
-                .filter(|part| part.sort == PartSort::Result)
-            {
+            for part in self.list().parts_of(record) {
                 work::count(1);
                 let call = sent.calls.get(&part.id).filter(|call| call.record < record);
-                let Some(result) = call.and_then(|call| call.result) else {
-                    continue;
-                };
-                let is_lost = |sent: PartEntry| sent.id == part.id && sent.sort == PartSort::LostResult;
-                let is_hidden = self.list().parts_of(result).any(is_lost);
-                let code = match (is_hidden, takes_first && record < result) {
-                    (true, true) => continue,
-                    (true, false) => SessionCode::Damage(Damage::HiddenResult),
-                    (false, _) => SessionCode::Pairing(FindingKind::Duplicate),
-                };
-                let line = self.list().entry(result).line;
-                faults.push(self.part_fault(code, record, &part, vec![line], Remedy::Told));
+                if let Some(result) = call.and_then(|call| call.result) {
+                    faults.extend(self.other_result(record, &part, result, takes_first));
+                }
             }
         }
         faults
+    }
+
+    /// Returns the fault of a result whose call has `chained` in the chain. `None` if nothing is lost by it.
+    fn other_result(&self, record: u32, part: &PartEntry, chained: u32, takes_first: bool) -> Option<FoundFault> {
+        let mut answers = self.list().parts_of(chained).filter(|answer| answer.id == part.id);
+        let answer = answers.next()?;
+        let is_first = record < chained;
+        let line = |record: u32| vec![self.list().entry(record).line];
+        let hidden = SessionCode::Damage(Damage::HiddenResult);
+        match (part.sort, answer.sort) {
+            (PartSort::Result, PartSort::LostResult) if !(takes_first && is_first) => {
+                Some(self.part_fault(hidden, record, part, line(chained), Remedy::Told))
+            }
+            // 2.0.32 and 2.1.42 were seen to send the first one of the file too.
+            (PartSort::LostResult, PartSort::Result) if is_first => {
+                Some(self.part_fault(hidden, chained, &answer, line(record), Remedy::Told))
+            }
+            (PartSort::Result, PartSort::Result) => {
+                let code = SessionCode::Pairing(FindingKind::Duplicate);
+                Some(self.part_fault(code, record, part, line(chained), Remedy::Told))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the further results of the chain whose call has one that says that there is none.
