@@ -1,5 +1,4 @@
 //! Arguments of `antiphon doctor`.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{path::PathBuf, time::Duration};
 

@@ -89,11 +89,11 @@ const fn advice_of_pairing(kind: FindingKind) -> &'static str {
         | FindingKind::Unanswerable
         | FindingKind::Headless
         | FindingKind::MisplacedWords
-        | FindingKind::Field => "Only told: the proxy repairs it in each request.",
+        | FindingKind::Field
+        | FindingKind::DeadResponse => "Only told: the proxy repairs it in each request.",
         FindingKind::ForeignThinking | FindingKind::LostContinuity => {
             "Only told: thinking is never removed from a file. The client or the proxy leaves it out of a request."
         }
-        FindingKind::DeadResponse => "Only told: the proxy repairs it in each request.",
     }
 }
 

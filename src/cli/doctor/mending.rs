@@ -66,7 +66,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     let selection = SessionSelection::of_names(&args.names);
     let mut results = FixResults::new(args);
     for (path, told) in &selection.unknown {
-        results.add_fault(path, &FixFault::Refused(told.clone()), true)?;
+        results.add_fault(path, &FixFault::Refused(told.clone()), true);
     }
     for FoundFile { path, .. } in &selection.files {
         let name = selection.command_name(path);
@@ -80,7 +80,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
         };
         match job.run() {
             Ok(done) => results.add_done(path, &name, &done)?,
-            Err(fault) => results.add_fault(path, &fault, matches!(fault, FixFault::Unread(_)))?,
+            Err(fault) => results.add_fault(path, &fault, matches!(fault, FixFault::Unread(_))),
         }
     }
     results.finish()
@@ -107,7 +107,7 @@ impl<'a> FixResults<'a> {
     }
 
     /// Tells a session that was not mended.
-    fn add_fault(&mut self, path: &Path, fault: &FixFault, is_unread: bool) -> anyhow::Result<()> {
+    fn add_fault(&mut self, path: &Path, fault: &FixFault, is_unread: bool) {
         self.has_unread |= is_unread;
         self.has_rest = true;
         if self.args.output.is_json() {
@@ -126,7 +126,6 @@ impl<'a> FixResults<'a> {
         } else {
             write_note(&format!("antiphon: {}: {fault}", shown_path(path)));
         }
-        Ok(())
     }
 
     /// Tells a session that was mended, or that has nothing to mend.
@@ -138,7 +137,7 @@ impl<'a> FixResults<'a> {
         };
         self.has_rest |= count_weights(present).has_findings(self.args.strict);
         if self.args.output.is_json() {
-            self.documents.push(self.done_document(path, done));
+            self.documents.push(Self::done_document(path, done));
             return Ok(());
         }
         let (painter, shown) = (Painter::of_stdout(), shown_path(path));
@@ -181,7 +180,7 @@ impl<'a> FixResults<'a> {
         Ok(self.out.flush()?)
     }
 
-    fn done_document(&self, path: &Path, done: &FixDone) -> Value {
+    fn done_document(path: &Path, done: &FixDone) -> Value {
         let status = match (&done.journal, done.changes.is_empty()) {
             (_, true) => "unchanged",
             (Some(_), false) => "mended",

@@ -21,6 +21,10 @@ impl WeightCounts {
 
 /// Returns the weight of a finding. One that was never measured is a warning.
 pub(super) fn weight_of(report: &SessionReport, finding: &SessionFinding) -> Severity {
+    // Nothing is left of such a session, whatever the client makes of its bytes.
+    if report.messages == 0 {
+        return Severity::Error;
+    }
     effect_of(report, finding).map_or(Severity::Warning, |measured| measured.severity)
 }
 

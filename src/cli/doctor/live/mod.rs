@@ -5,10 +5,11 @@ mod codex;
 mod processes;
 mod sign;
 
+#[cfg(unix)]
+use std::fs::File;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs::File,
     path::{Path, PathBuf},
 };
 
