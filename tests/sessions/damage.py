@@ -52,6 +52,8 @@ def case(client, version, data, row, seed):
         "version": version,
         "damage": row["name"],
         "code": row["code"],
+        # Other codes that say the same.
+        "also": row.get("also", []),
         "lines": said["line"] if isinstance(said["line"], list) else [said["line"]],
         "fix": row["fix"] if isinstance(row["fix"], list) else [row["fix"]],
         "may_be_silent": row.get("may_be_silent", False),
