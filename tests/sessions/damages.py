@@ -223,7 +223,7 @@ def fork(log, rng):
     return {"line": [*lines, len(log.lines) - 1], "lost": "any"}
 
 
-@damage("hidden_result", "none", (CLAUDE,))
+@damage("hidden_result", "none", (CLAUDE,), since=(2, 1, 300))
 def hidden_result(log, rng):
     """A second process wrote "interrupted" for a call that still ran; then the first wrote the real result."""
     result = log.result(5)
@@ -232,7 +232,7 @@ def hidden_result(log, rng):
     block = other["message"]["content"][0] | {"content": INTERRUPTED, "is_error": True}
     other["message"] = {"role": "user", "content": [block]}
     other["toolUseResult"] = f"Error: {INTERRUPTED}"
-    # The newest client sends the first result in the file, whatever follows which.
+    # 2.1.332 sends the first result in the file, whatever follows which; 2.1.42 sends the one that is followed.
     log.lines.insert(result, json.dumps(other, **FORM).encode())
     return {"line": [result + 1, result + 2], "lost": ["result-5"]}
 
