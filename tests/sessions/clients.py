@@ -86,7 +86,7 @@ def losses_of(expected, damaged, sound):
 
 
 def is_mended(expected):
-    return bool(expected["code"]) and "none" not in expected["fix"]
+    return bool(expected["code"]) and expected["fix"] != ["none"]
 
 
 def arguments_of():
@@ -114,9 +114,10 @@ def checks(arguments, binary):
                 wrong = ["the damage is not seen: the request of the damaged file is whole"]
             if is_mended(expected) and not arguments.unmended:
                 mended = mended_by(binary, expected, damaged, sound)
-                if mended == damaged:
+                if mended != damaged:
+                    wrong += resumed_badly(expected, mended, sound)
+                elif "none" not in expected["fix"]:
                     wrong.append("nothing was mended")
-                wrong += resumed_badly(expected, mended, sound)
         except RuntimeError as error:
             dead, lost, wrong = "", [], [str(error)]
         yield expected, dead, lost, wrong

@@ -32,7 +32,8 @@ def cases(seed, wanted=lambda name: True):
     """Each damage of each sample: what is expected, and the damaged bytes."""
     for client, version, data in samples():
         for row in ROWS:
-            if client in row["clients"] and wanted(f"{client}-{version}-{row['name']}"):
+            is_old = tuple(map(int, version.split("."))) < row.get("since", (0,))
+            if client in row["clients"] and not is_old and wanted(f"{client}-{version}-{row['name']}"):
                 yield case(client, version, data, row, seed)
 
 
@@ -52,6 +53,8 @@ def case(client, version, data, row, seed):
         "version": version,
         "damage": row["name"],
         "code": row["code"],
+        # Other codes that say the same.
+        "also": row.get("also", []),
         "lines": said["line"] if isinstance(said["line"], list) else [said["line"]],
         "fix": row["fix"] if isinstance(row["fix"], list) else [row["fix"]],
         "may_be_silent": row.get("may_be_silent", False),

@@ -12,6 +12,8 @@ from story import SESSION
 
 ROWS = []
 CLAUDE, CODEX = "claude-code", "codex"
+# What Claude Code 2.1.332 writes at its start for a call without a result.
+INTERRUPTED = "[Tool call interrupted: the session ended before this call's result was recorded]"
 
 
 def damage(code, fix, clients=(CLAUDE, CODEX), name=None, **facts):
@@ -207,9 +209,9 @@ def parent_circle(log, rng):
     return {"line": [first + 1]}
 
 
-@damage("fork", "none", (CLAUDE,))
+@damage("fork", "none", (CLAUDE,), also=["rewound"])
 def fork(log, rng):
-    """Two processes went on from the same answer: a prompt and its answer beside those of the story."""
+    """A prompt and its answer beside those of the story: of a second process, or after a step back (`rewound`)."""
     base = log.record(log.text("siskin"))
     prompt = log.record(log.text("dunlin")) | {"uuid": new_uuid(rng), "parentUuid": base["uuid"]}
     prompt["message"] = prompt["message"] | {"content": "Please do turn-8. heron"}
@@ -221,16 +223,16 @@ def fork(log, rng):
     return {"line": [*lines, len(log.lines) - 1], "lost": "any"}
 
 
-@damage("hidden_result", "none", (CLAUDE,))
+@damage("hidden_result", "none", (CLAUDE,), since=(2, 1, 300))
 def hidden_result(log, rng):
     """A second process wrote "interrupted" for a call that still ran; then the first wrote the real result."""
     result = log.result(5)
     real = log.record(result)
     other = real | {"uuid": new_uuid(rng)}
-    block = other["message"]["content"][0] | {"content": "[Request interrupted by user for tool use]", "is_error": True}
+    block = other["message"]["content"][0] | {"content": INTERRUPTED, "is_error": True}
     other["message"] = {"role": "user", "content": [block]}
-    other["toolUseResult"] = "Error: [Request interrupted by user for tool use]"
-    # The newest client sends the first result in the file, whatever follows which.
+    other["toolUseResult"] = f"Error: {INTERRUPTED}"
+    # 2.1.332 sends the first result in the file, whatever follows which; 2.1.42 sends the one that is followed.
     log.lines.insert(result, json.dumps(other, **FORM).encode())
     return {"line": [result + 1, result + 2], "lost": ["result-5"]}
 
@@ -238,7 +240,8 @@ def hidden_result(log, rng):
 # Calls and results.
 
 
-@damage("unanswered", "append", (CLAUDE, CODEX))
+@damage("open_call", "none", (CLAUDE,))
+@damage("unanswered", "append", (CODEX,))
 def open_at_end(log, rng):
     """The process was killed while a tool ran."""
     call = log.call(5)
@@ -275,7 +278,7 @@ def orphan(log, rng):
     return {"line": result + 1, "lost": [f"result-{number}"], "words": [{1: "kestrel", 5: "ouzel"}[number]]}
 
 
-@damage("duplicate", "none", (CODEX,))
+@damage("duplicate", ["in_place", "none"], (CODEX,))
 def other_output(log, rng):
     """A second output of a call, in other words."""
     number = rng.choice(log.numbers())
