@@ -55,7 +55,7 @@ fn main() {
     for (client, line) in CLIENTS {
         for megabytes in sizes {
             let path = folder.join(format!("{client}-{megabytes}.jsonl"));
-            let records = write_file(&path, *line, megabytes * 1_000_000);
+            let records = write_file(&path, line, megabytes * 1_000_000);
             table.row(client, measure(&path, records).map(number));
             fs::remove_file(&path).unwrap();
         }

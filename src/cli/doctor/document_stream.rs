@@ -53,7 +53,9 @@ mod tests {
         for entries in [vec![], vec![json!({"a": "\n"})], vec![json!(1), json!(2)]] {
             let mut out = Vec::new();
             let mut stream = DocumentStream::begin(&mut out, "files").unwrap();
-            entries.iter().for_each(|entry| stream.write_entry(entry).unwrap());
+            for entry in &entries {
+                stream.write_entry(entry).unwrap();
+            }
             let members = json!({"foreign": 3});
             stream.finish(members.as_object().unwrap()).unwrap();
             let document: Value = serde_json::from_slice(&out).unwrap();

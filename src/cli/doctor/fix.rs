@@ -516,7 +516,7 @@ mod tests {
             let (folder, path) = session();
             let grows = |at: usize| {
                 if at == step {
-                    append(&path)
+                    append(&path);
                 }
             };
             let told = fix(folder.path(), &path, 0, &grows).unwrap_err();
@@ -529,7 +529,7 @@ mod tests {
         fs::write(&other, DAMAGED).unwrap();
         let replaces = |at: usize| {
             if at == 2 {
-                fs::rename(&other, &path).unwrap()
+                fs::rename(&other, &path).unwrap();
             }
         };
         let told = fix(folder.path(), &path, 0, &replaces).unwrap_err();

@@ -235,7 +235,7 @@ mod tests {
         std::fs::create_dir_all(&project).unwrap();
         let path = project.join("8a52aaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee.jsonl");
         let elsewhere = folder.path().join("x.jsonl");
-        for bytes in [&b""[..], b"\n \r\n", &[0; 70_000]] {
+        for bytes in [&b""[..], b"\n \r\n", &vec![0; 70_000]] {
             std::fs::write(&path, bytes).unwrap();
             std::fs::write(&elsewhere, bytes).unwrap();
             let report = read_session(&CoreDoctor, &path).unwrap().report;

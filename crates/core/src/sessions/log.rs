@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{client::ClientVersion, edits::SessionEdit, finding::SessionFinding, records::Record};
+use super::{client::ClientVersion, edits::SessionEdit, finding::SessionFinding, records::SessionRecord};
 
 /// The facts about a session, without those of its lines.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct LogFacts {
 /// The log of a client.
 pub(super) trait SessionLog {
     /// Adds a record, in the order of the file.
-    fn add(&mut self, record: &Record<'_>);
+    fn add(&mut self, record: &SessionRecord<'_>);
 
     /// Returns the facts, after the last record.
     fn finish(self: Box<Self>) -> LogFacts;

@@ -203,7 +203,7 @@ mod tests {
         client::SessionClient,
         log::{LogFacts, SessionLog},
         marks::find_origin,
-        records::{Record, read_records},
+        records::{SessionRecord, read_records},
         seed,
     };
 
@@ -212,7 +212,7 @@ mod tests {
     struct CountingLog(LogFacts);
 
     impl SessionLog for CountingLog {
-        fn add(&mut self, record: &Record<'_>) {
+        fn add(&mut self, record: &SessionRecord<'_>) {
             self.0.messages += 1;
             self.0.reachable += u64::from(!record.is_skipped);
         }
@@ -227,7 +227,7 @@ mod tests {
     struct StubbornLog(LogFacts);
 
     impl SessionLog for StubbornLog {
-        fn add(&mut self, record: &Record<'_>) {
+        fn add(&mut self, record: &SessionRecord<'_>) {
             self.0.messages += 1;
             self.0.findings.push(SessionFinding {
                 code: SessionCode::Damage(Damage::LostParent),
@@ -250,7 +250,7 @@ mod tests {
     struct ShrinkingLog(LogFacts);
 
     impl SessionLog for ShrinkingLog {
-        fn add(&mut self, record: &Record<'_>) {
+        fn add(&mut self, record: &SessionRecord<'_>) {
             self.0.messages += 1;
             self.0.reachable += 1 + u64::from(record.is_skipped);
         }

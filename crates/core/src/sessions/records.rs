@@ -36,7 +36,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One whole record: a JSON object.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct SessionRecord<'a> {
     /// The line, counted from 1 by line feeds. Of a record over several lines it is the first one.
     pub line: u64,
     /// Offset of the object in the file.
@@ -69,7 +69,7 @@ pub struct FileLines {
 /// # Errors
 ///
 /// Those of `input`.
-pub fn read_records(input: impl Read, mut each: impl FnMut(Record<'_>)) -> io::Result<FileLines> {
+pub fn read_records(input: impl Read, mut each: impl FnMut(SessionRecord<'_>)) -> io::Result<FileLines> {
     let mut reader = PieceReader::new(input);
     while reader.read_piece(&mut each)? {}
     Ok(reader.into_lines())
@@ -135,7 +135,7 @@ pub(super) struct PieceReader<R> {
     escapes: Finder<'static>,
 }
 
-type EachRecord<'e> = dyn FnMut(Record<'_>) + 'e;
+type EachRecord<'e> = dyn FnMut(SessionRecord<'_>) + 'e;
 
 impl<R: Read> PieceReader<R> {
     /// Creates a reader at the first byte of a file.
@@ -503,7 +503,7 @@ impl<R: Read> PieceReader<R> {
         self.state.records = self.state.records.saturating_add(1);
         self.state.span.end = end;
         self.file.records = self.file.records.saturating_add(1);
-        each(Record {
+        each(SessionRecord {
             line,
             byte,
             text,

@@ -7,11 +7,10 @@ use super::{
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
     damage::{Damage, SessionCode},
-    edits::SessionEdit,
     finding::{FixKind, SessionFinding},
-    log::{LogFacts, PlanWay, SessionFile, SessionLog},
+    log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
-    records::{FileLines, PieceReader, Record},
+    records::{FileLines, PieceReader, SessionRecord},
 };
 
 /// A session file, as it was read.
@@ -67,7 +66,7 @@ pub(super) const LOGS: &[LogRow] = &[
     LogRow {
         client: SessionClient::ClaudeCode,
         new_log: || Box::new(ClaudeCodeLog::default()),
-        plan_way: PlanWay::Together(plan_claude_code),
+        plan_way: PlanWay::Together(claude_code::plan_together),
     },
     LogRow {
         client: SessionClient::Codex,
@@ -75,15 +74,6 @@ pub(super) const LOGS: &[LogRow] = &[
         plan_way: PlanWay::InTurn(codex::plan_edits),
     },
 ];
-
-/// Plans the edits for findings in a session of Claude Code.
-fn plan_claude_code(findings: &[&SessionFinding], file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-    let mut edits = Vec::new();
-    for finding in findings {
-        edits.append(&mut claude_code::plan_edits(finding, file)?);
-    }
-    Ok(edits)
-}
 
 /// Reads a session file, whose client is known by its first records.
 ///
@@ -132,7 +122,7 @@ struct SessionScan {
 }
 
 impl SessionScan {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &SessionRecord<'_>) {
         match find_origin(record.text) {
             Some(RecordOrigin::Known(client)) if self.client.is_none() => {
                 self.client = Some(client);
@@ -213,7 +203,7 @@ mod tests {
     struct MessageLog(LogFacts);
 
     impl SessionLog for MessageLog {
-        fn add(&mut self, record: &Record<'_>) {
+        fn add(&mut self, record: &SessionRecord<'_>) {
             let has_text = memchr::memmem::find(record.text, b"\"message\"").is_some();
             self.0.messages += u64::from(has_text);
             self.0.reachable += u64::from(has_text && !record.is_skipped);

@@ -124,7 +124,7 @@ fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
     let home = Home::new();
     home.claude(CLAUDE, &file_of(&claude_lines()));
     let project = home.project();
-    let write = |name: &str, bytes: &[u8]| home.write(&project.join(name), bytes);
+    let write = |name: &str, bytes: &[u8]| Home::write_aged(&project.join(name), bytes);
     write("gzip.jsonl", b"\x1f\x8b\x08\0\0\0\0\0");
     write("binary.jsonl", b"\x7fELF\x02\x01\x01\0\x03");
     write("other.jsonl", b"{\"a\":1}\n{\"b\":2}\n");
@@ -179,7 +179,7 @@ fn a_compressed_rollout_is_read_and_never_mended() {
     lines[3] = format!("{}{}", "\0".repeat(9), lines[3]);
     let packed = zstd::stream::encode_all(&file_of(&lines)[..], 3).unwrap();
     let path = home.codex(CODEX, b"");
-    let path = home.write(&path.with_extension("jsonl.zst"), &packed);
+    let path = Home::write_aged(&path.with_extension("jsonl.zst"), &packed);
     let told = home.run(&[path.to_str().unwrap()]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(

@@ -39,12 +39,12 @@ impl Home {
 
     /// Writes a session of Claude Code.
     pub(super) fn claude(&self, id: &str, bytes: &[u8]) -> PathBuf {
-        self.write(&self.project().join(format!("{id}.jsonl")), bytes)
+        Self::write_aged(&self.project().join(format!("{id}.jsonl")), bytes)
     }
 
     /// Writes a rollout of Codex.
     pub(super) fn codex(&self, id: &str, bytes: &[u8]) -> PathBuf {
-        self.write(&self.rollout(id), bytes)
+        Self::write_aged(&self.rollout(id), bytes)
     }
 
     /// Returns the path of a rollout of Codex.
@@ -54,7 +54,7 @@ impl Home {
     }
 
     /// Writes a file that is some minutes old.
-    pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> PathBuf {
+    pub(super) fn write_aged(path: &Path, bytes: &[u8]) -> PathBuf {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
         set_age(path, Duration::from_secs(600));

@@ -116,7 +116,7 @@ fn a_claude_in_the_folder_of_the_project_counts_too() {
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
     let path = home.folder.join(format!(".claude/projects/{name}/{CLAUDE}.jsonl"));
-    home.write(&path, &damaged_claude());
+    Home::write_aged(&path, &damaged_claude());
     let other = Running::start(&home.folder.join("claude"), &home.folder.join("other"));
     let there = Running::start(&home.folder.join("claude"), &project);
     assert_refused(&home, "8a52", &path, there.id());

@@ -31,7 +31,7 @@ use super::{
     edits::SessionEdit,
     finding::SessionFinding,
     log::{LogFacts, SessionFile, SessionLog},
-    records::Record,
+    records::SessionRecord,
 };
 
 /// The log of a session of Claude Code.
@@ -41,7 +41,7 @@ pub(super) struct ClaudeCodeLog {
 }
 
 impl SessionLog for ClaudeCodeLog {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &SessionRecord<'_>) {
         self.log.add_record(record);
     }
 
@@ -55,11 +55,6 @@ impl SessionLog for ClaudeCodeLog {
             findings: analysis.faults.into_iter().map(|fault| fault.finding).collect(),
         }
     }
-}
-
-/// Plans the edits for one finding, as if the others were mended together with it.
-pub(super) fn plan_edits(finding: &SessionFinding, file: &mut dyn SessionFile) -> io::Result<Vec<SessionEdit>> {
-    plan_together(&[finding], file)
 }
 
 /// Plans the edits for findings of one scan, in one pass over the file.

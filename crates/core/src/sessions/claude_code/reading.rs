@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     conversation::lost_results::{LOST_BYTES_MAX, is_lost, may_be_lost},
-    sessions::{client::ClientVersion, records::Record},
+    sessions::{client::ClientVersion, records::SessionRecord},
     splice::Span,
     wire::{
         cannot_be_anthropics,
@@ -70,7 +70,7 @@ const MEMBERS: [&str; 11] = [
 
 impl ReadLog {
     /// Reads a record.
-    pub(super) fn add_record(&mut self, record: &Record<'_>) {
+    pub(super) fn add_record(&mut self, record: &SessionRecord<'_>) {
         let json = Json::new(record.text);
         let root = Span::new(0, record.text.len());
         let [

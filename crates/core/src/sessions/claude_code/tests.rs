@@ -534,9 +534,9 @@ const CASES: &[LogCase] = &[
 /// Reads a file. Lines with a number of `skipped` are read as those that the client skips.
 fn scan(file: &[u8], skipped: &[u64]) -> LogFacts {
     let mut log = Box::<ClaudeCodeLog>::default();
-    let read = |record: Record<'_>| {
+    let read = |record: SessionRecord<'_>| {
         let is_skipped = skipped.contains(&record.line);
-        log.add(&Record { is_skipped, ..record });
+        log.add(&SessionRecord { is_skipped, ..record });
     };
     read_records(file, read).unwrap();
     log.finish()
@@ -553,7 +553,7 @@ fn mend(file: &mut Vec<u8>, facts: &LogFacts) -> bool {
     let mut taken = vec![false; old.len()];
     let mut is_changed = false;
     for finding in &facts.findings {
-        let edits = plan_edits(finding, &mut Cursor::new(&old)).unwrap();
+        let edits = plan_together(&[finding], &mut Cursor::new(&old)).unwrap();
         assert_eq!(edits.is_empty(), finding.fix == FixKind::Told, "{finding:?}: {edits:?}");
         let has_append = edits.iter().any(|edit| matches!(edit, SessionEdit::Append { .. }));
         assert_eq!(has_append, finding.fix == FixKind::Append, "{finding:?}");

@@ -33,7 +33,7 @@ use super::{
     damage::{Damage, SessionCode},
     finding::{FixKind, SessionFinding},
     log::{LogFacts, SessionLog},
-    records::Record,
+    records::SessionRecord,
 };
 use crate::{wire::json::find_lone_surrogate, work};
 
@@ -67,7 +67,7 @@ struct RolloutFacts {
 }
 
 impl SessionLog for CodexLog {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &SessionRecord<'_>) {
         let rollout = RolloutRecord::read(record.text);
         let is_meta = rollout.is_some_and(|rollout| rollout.kind == RolloutKind::SessionMeta);
         if !self.has_begun && !is_meta {
@@ -218,7 +218,7 @@ const fn item_place(record: NumberedPlace, is_skipped: bool, fits: bool) -> Item
     }
 }
 
-fn missing_meta(record: &Record<'_>) -> SessionFinding {
+fn missing_meta(record: &SessionRecord<'_>) -> SessionFinding {
     SessionFinding {
         code: SessionCode::Damage(Damage::SessionMetaMissing),
         line: record.line,
