@@ -2,11 +2,10 @@
 //!
 //! Tried with Claude Code 2.0.32, 2.1.42 and 2.1.332 (2026-11).
 
-/// A version of Claude Code, as its lines name it.
-pub(super) type ClientVersion = [u32; 3];
+use crate::sessions::ClientVersion;
 
 /// The first version that is known to go on with the line before, where a link leads nowhere.
-const BRIDGES_LINKS: ClientVersion = [2, 1, 332];
+const BRIDGES_LINKS: ClientVersion = ClientVersion([2, 1, 332]);
 
 /// One fault in the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +70,4 @@ impl ChainFaultKind {
             Self::ParentInSubagent | Self::UuidTwice => false,
         }
     }
-}
-
-/// Reads a version, such as `2.1.332`. `None` if it is no such version.
-pub(super) fn parse_version(text: &str) -> Option<ClientVersion> {
-    let mut numbers = text.split('.').map(|number| number.parse().ok());
-    let version = [numbers.next()??, numbers.next()??, numbers.next()??];
-    numbers.next().is_none().then_some(version)
 }

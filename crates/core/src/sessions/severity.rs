@@ -43,8 +43,8 @@ pub const MEASURED: &[Measured] = &[
     claude(
         Damage::NulBytes,
         Since::All,
-        Severity::Note,
-        "the client passes over them; a record on the same line is skipped too",
+        Severity::Warning,
+        "the client passes over them, and skips a record that stands on the same line",
     ),
     claude(
         Damage::ByteOrderMark,

@@ -81,15 +81,15 @@ fn the_document_has_every_damage_with_its_severities() {
     let damages = Damage::ALL.into_iter().map(SessionCode::Damage);
     let measured = |kind: &FindingKind| MEASURED.iter().any(|row| row.code == SessionCode::Pairing(*kind));
     let pairings = FindingKind::ALL.into_iter().filter(measured).map(SessionCode::Pairing);
-    for code in damages.chain(pairings) {
+    let rows = damages.chain(pairings).map(|code| {
         let clients = [SessionClient::ClaudeCode, SessionClient::Codex].map(|client| cell_of(code, client));
-        let row = format!(
-            "| `{}` | {} | {} | {} | ",
-            code.label(),
-            code.explanation(),
-            clients[0],
-            clients[1]
-        );
-        assert!(document.contains(&row), "docs/doctor.md lacks this row:\n{row}");
-    }
+        let [claude, codex] = clients;
+        format!("| `{}` | {} | {claude} | {codex} | ", code.label(), code.explanation())
+    });
+    let lacking: Vec<String> = rows.filter(|row| !document.contains(row.as_str())).collect();
+    assert!(
+        lacking.is_empty(),
+        "docs/doctor.md lacks these rows:\n{}",
+        lacking.join("\n")
+    );
 }

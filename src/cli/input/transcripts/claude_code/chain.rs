@@ -3,9 +3,12 @@
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use super::{ChainOwner, is_of_subagent};
-use crate::cli::input::{
-    chain_fault::{ChainFault, ChainFaultKind, parse_version},
-    text_lines::TextLine,
+use crate::{
+    cli::input::{
+        chain_fault::{ChainFault, ChainFaultKind},
+        text_lines::TextLine,
+    },
+    sessions::ClientVersion,
 };
 
 /// A line that belongs to the conversation.
@@ -62,7 +65,10 @@ pub(super) fn present_branch(
             Some(_) => before.unwrap_or_default().to_owned(),
         };
     }
-    let version = lines.iter().rev().find_map(|line| parse_version(&line.text("version")));
+    let version = lines
+        .iter()
+        .rev()
+        .find_map(|line| ClientVersion::parse(&line.text("version")));
     let fault = |(line, kind): (usize, ChainFaultKind)| ChainFault {
         line,
         kind,
