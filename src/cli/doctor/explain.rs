@@ -69,7 +69,6 @@ const fn advice_of_damage(damage: Damage) -> &'static str {
         Damage::HiddenResult => "Only told: the lines of both results are named.",
         Damage::OrdinalMissing => "--fix appends a record with the next number, if the last record lacks one.",
         Damage::OrdinalTwice | Damage::SessionMetaMissing => "Only told: records are never numbered anew.",
-        Damage::ProjectionBehind => "Only told: the client's database is never written.",
     }
 }
 

@@ -50,8 +50,6 @@ labelled_enum! {
         OrdinalTwice = "ordinal_twice",
         /// the file does not begin with the record that names the session
         SessionMetaMissing = "session_meta_missing",
-        /// the client's database stands at another record than the file
-        ProjectionBehind = "projection_behind",
     }
 }
 

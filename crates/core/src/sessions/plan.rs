@@ -185,8 +185,7 @@ fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
             | Damage::OrdinalMissing
             | Damage::OrdinalTwice
             | Damage::SessionMetaMissing
-            | Damage::Rewound
-            | Damage::ProjectionBehind => DamageLayer::Chain,
+            | Damage::Rewound => DamageLayer::Chain,
             Damage::OpenCall => DamageLayer::Pairs,
         },
     }

@@ -313,11 +313,6 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client does not load the session",
     ),
-    codex_damage(
-        Damage::ProjectionBehind,
-        Severity::Warning,
-        "the client sends all of it, and its list of turns stops there",
-    ),
     codex_pairing(
         FindingKind::Unanswered,
         Severity::Note,
