@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What is kept of a message.
+/// The part of a message that is kept.
 #[derive(Debug)]
 pub(super) struct Observed {
     /// The message without its texts.

@@ -15,7 +15,7 @@ pub(super) struct LogFacts {
     pub(super) messages: u64,
     /// Those of them that the client sends in its next request.
     pub(super) reachable: u64,
-    /// What was found, in the order of the file.
+    /// The findings, in the order of the file.
     pub(super) findings: Vec<SessionFinding>,
 }
 

@@ -30,7 +30,7 @@ pub struct SessionReport {
     pub messages: u64,
     /// Those of them that the client sends in its next request.
     pub reachable: u64,
-    /// What was found, in the order of the file.
+    /// The findings, in the order of the file.
     pub findings: Vec<SessionFinding>,
     /// Findings about lines that are not listed, because there are too many.
     pub unlisted: u64,

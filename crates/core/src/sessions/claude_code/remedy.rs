@@ -5,7 +5,7 @@ use crate::sessions::finding::{FixKind, SessionFinding};
 /// The mend of a fault. Numbers are those of records and of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// None: it is only told.
+    /// No edits: it is only told.
     Told,
     /// The record gets another parent. `None` if it follows no record.
     NewParent {

@@ -34,7 +34,7 @@ pub(super) struct HistoryFaults {
     pub(super) dropped: u64,
 }
 
-/// What is known of one id.
+/// The facts about one id.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdCount {
     calls: u64,
