@@ -73,7 +73,7 @@ def facts(file):
 
 
 def found_wrong(expected, code, findings):
-    """What is wrong with the findings before a fix."""
+    """Returns the faults of the findings before a fix."""
     heavy = [finding for finding in findings if finding["severity"] != "note"]
     wrong = [] if code == int(bool(heavy)) else [f"exit code {code} with {len(heavy)} findings above a note"]
     if expected["code"] is None:
@@ -92,7 +92,7 @@ def found_wrong(expected, code, findings):
 
 
 def check(doctor, expected, damaged, sound):
-    """What is wrong with the doctor's work on one case."""
+    """Returns the faults of the doctor's work on one case."""
     file = place_of(doctor.home, expected["client"], session_of(sound))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(damaged)
@@ -142,7 +142,7 @@ def told_words(doctor):
 
 
 def outcome(command, home, case):
-    """What went wrong with a case, in sentences."""
+    """Returns the faults of a case, in sentences."""
     try:
         return check(Doctor(command, home), *case)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:

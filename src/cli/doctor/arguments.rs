@@ -9,7 +9,7 @@ pub(in crate::cli) const AFTER_HELP: &str = "\
 Without a name, the sessions of every known client are read, newest first:
 Claude Code in $CLAUDE_CONFIG_DIR or ~/.claude, Codex in $CODEX_HOME or ~/.codex.
 Nothing is written without --fix and the name of a session. --fix never moves a
-byte: it overwrites bytes by as many others, or appends a record, and --undo
+byte: it overwrites bytes with as many others, or appends a record, and --undo
 takes that back. No text of a conversation is printed, except on a terminal by
 --fix --dry-run: at most 80 bytes of each edit.
   antiphon doctor

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if (args.fix || args.undo) && args.names.is_empty() {
         let action = if args.fix { "--fix" } else { "--undo" };
         write_note(&format!(
-            "antiphon: {action} needs the name of a session: its file, or the begin of its id"
+            "antiphon: {action} needs a session: its file, or the first letters of its id"
         ));
         return Ok(ExitCode::from(EXIT_USAGE));
     }

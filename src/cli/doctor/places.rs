@@ -116,7 +116,7 @@ pub(super) fn shown_path(path: &Path) -> String {
     crate::printable::printable_text(&shown)
 }
 
-/// Returns the shortest begin of an id that no other id shares, of 8 characters at least.
+/// Returns the shortest prefix of an id that no other id shares, of 8 characters at least.
 pub(super) fn short_id<'i>(id: &'i str, others: impl Iterator<Item = &'i str>) -> &'i str {
     let shared = |other: &str| {
         id.bytes()

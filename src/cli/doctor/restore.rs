@@ -72,7 +72,9 @@ fn cut_appended(file: &File, manifest: &FixManifest) -> Result<(), RestoreFault>
         .saturating_add(1);
     let mut tail = Vec::new();
     let read = input.take(limit).read_to_end(&mut tail)?;
-    let end = changes.size_before.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+    let end = changes
+        .size_before
+        .saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
     if !changes.appended.starts_with(&tail) || file.metadata()?.len() > end {
         return Err(RestoreFault::Appended);
     }

@@ -109,14 +109,14 @@ impl SessionSelection {
         }
     }
 
-    /// Finds the session of an id, or of the begin of one. Fails with the reason.
+    /// Finds the session of an id, or of the beginning of one. Fails with the reason.
     fn find_id(&mut self, id: &str) -> Result<FoundFile, String> {
         let mut walked = FoundFiles::default();
         add_clients(&mut walked, |_| true);
         self.ids.extend(walked.files.iter().map(|file| named_id(&file.path)));
         let mut found: Vec<FoundFile> = walked.files;
         found.retain(|file| named_id(&file.path).starts_with(id));
-        // A whole id may be the begin of another one.
+        // A whole id may be the beginning of another one.
         if found.iter().any(|file| named_id(&file.path) == id) {
             found.retain(|file| named_id(&file.path) == id);
         }
@@ -142,7 +142,7 @@ impl SessionSelection {
         Ok(FoundFile { is_named: true, ..file })
     }
 
-    /// Returns the name of a session for another command: the begin of its id, or its path.
+    /// Returns the name of a session for another command: the beginning of its id, or its path.
     pub(super) fn command_name(&self, path: &Path) -> String {
         let id = named_id(path);
         if self.ids.contains(&id) {

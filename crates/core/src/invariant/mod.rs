@@ -2,7 +2,8 @@
 //!
 //! An agent tells an [`Invariant`] of each message that it adds to its history. The guard knows at any time which calls
 //! are open, says before each save what a provider would refuse, and writes the results that close what is open. It
-//! keeps no text: of the last turns the ids, names and kinds of calls and results, of everything before its faults.
+//! keeps no text: of the last turns the ids, names and kinds of calls and results, of everything before its faults and
+//! hashes of ids.
 //!
 //! The judgements are those of [`check`](crate::repair::check), made over the end of the history alone, and the results
 //! are those that a repair would put in.

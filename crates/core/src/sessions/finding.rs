@@ -6,7 +6,7 @@ use crate::labels::labelled_enum;
 labelled_enum! {
     /// The way in which a finding is mended.
     pub enum FixKind {
-        /// Bytes are overwritten by as many others.
+        /// Bytes are overwritten with as many others.
         InPlace = "in_place",
         /// A record is appended, and bytes may be overwritten too.
         Append = "append",

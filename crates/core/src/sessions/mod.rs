@@ -3,7 +3,7 @@
 //!
 //! A file is read as a stream of records ([`records`]), which the log of its client puts together ([`scan`]). Of a record
 //! only its place, its links and the ids of its calls are kept, never a text. What a client does about a damage is data
-//! ([`severity`]). An edit overwrites bytes by as many others, or appends a record ([`edits`]).
+//! ([`severity`]). An edit overwrites bytes with as many others, or appends a record ([`edits`]).
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 
 pub mod client;

@@ -182,7 +182,10 @@ mod tests {
             path: home.path().join("sessions/rollout-x.jsonl"),
             ids: vec![id.to_owned()],
         };
-        assert!(take_locks(home.path(), &target("s1")).unwrap().is_empty(), "an older client makes none");
+        assert!(
+            take_locks(home.path(), &target("s1")).unwrap().is_empty(),
+            "an older client makes none"
+        );
         std::fs::create_dir(home.path().join(LOCKS)).unwrap();
         let held = take_locks(home.path(), &target("s1")).unwrap();
         assert_eq!(held.len(), 1);

@@ -38,8 +38,8 @@ fn wrong_usage_says_what_to_write() {
     let path = home.claude(CLAUDE, &file_of(&claude_lines()));
     let folder = path.parent().unwrap().to_str().unwrap();
     for (arguments, word) in [
-        (&["--fix"][..], "needs the name of a session"),
-        (&["--undo"], "needs the name of a session"),
+        (&["--fix"][..], "needs a session: its file"),
+        (&["--undo"], "needs a session: its file"),
         (&["--fix", folder], "name a session in it"),
         (&["--fix", "no/such.jsonl"], "no such file"),
         (&["--dry-run"], "--fix"),
