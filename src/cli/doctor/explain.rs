@@ -57,6 +57,9 @@ const fn advice_of_damage(damage: Damage) -> &'static str {
         Damage::RawNewline => "--fix overwrites the line feed by a space.",
         Damage::RepeatedRecord => "--fix overwrites the second one by spaces.",
         Damage::LongRecord => "Only told: a line of more than 64 MiB is not read.",
+        Damage::StrayContent => {
+            "Only told: no client has written it, and none sends it. antiphon check reads it alone."
+        }
         Damage::EmptyFile => "Only told: nothing is left to be mended. A backup may have the session.",
         Damage::LostParent | Damage::ParentInSubagent => {
             "--fix overwrites the id of the record that it follows by that of the record before it in the same chain."

@@ -175,6 +175,7 @@ fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
             | Damage::RawNewline
             | Damage::RepeatedRecord
             | Damage::LongRecord
+            | Damage::StrayContent
             | Damage::EmptyFile => DamageLayer::Lines,
             Damage::LostParent
             | Damage::ParentInSubagent
