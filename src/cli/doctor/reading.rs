@@ -30,8 +30,8 @@ const WINDOW_LOG_MAX: u32 = 27;
 #[derive(Clone, Debug)]
 pub(super) struct SessionReading {
     pub(super) report: SessionReport,
-    /// The last write, since 1970.
-    pub(super) modified: Duration,
+    /// The last write, since 1970. `None` if no file of it is known.
+    pub(super) modified: Option<Duration>,
     /// `true` if the file is compressed: it is read, and never mended.
     pub(super) is_compressed: bool,
 }
@@ -45,6 +45,9 @@ pub(super) enum UnreadFile {
     /// No known client wrote it.
     #[error("{0}")]
     Foreign(&'static str),
+    /// Several programs wrote it.
+    #[error("not read: it has records of more than one program; keep those of each in a file of its own")]
+    SeveralClients,
     /// A known client wrote it, and there is no message in it.
     #[error("not read: its records have no content that this version can read")]
     NoContent,
@@ -63,6 +66,22 @@ pub(super) fn read_session(doctor: &dyn SessionDoctor, path: &Path) -> Result<Se
         }
         attempt += 1;
     }
+}
+
+/// Reads a session whose bytes came through a pipe.
+pub(super) fn read_session_bytes(doctor: &dyn SessionDoctor, bytes: &[u8]) -> Result<SessionReading, UnreadFile> {
+    let scanned = doctor.scan_file(None, &mut { bytes });
+    let scanned = scanned.map_err(|error| UnreadFile::Fault(describe_fault(&error)))?;
+    let report = scanned.map_err(|reason| match reason {
+        NotRead::NoContent => UnreadFile::NoContent,
+        NotRead::SeveralClients => UnreadFile::SeveralClients,
+        NotRead::UnknownClient => UnreadFile::Foreign(describe_head(bytes.get(..HEAD_BYTES).unwrap_or(bytes))),
+    })?;
+    Ok(SessionReading {
+        report,
+        modified: None,
+        is_compressed: false,
+    })
 }
 
 /// Opens a file for reading, without waiting for the other end of a pipe.
@@ -100,7 +119,7 @@ fn read_once(
     let after = file.metadata().map_err(failed)?;
     let reading = SessionReading {
         report,
-        modified: time_since_1970(&before),
+        modified: Some(time_since_1970(&before)),
         is_compressed,
     };
     Ok((reading, after.len() != before.len()))
@@ -110,7 +129,7 @@ fn read_once(
 fn describe_unread(mut file: &File, reason: NotRead) -> UnreadFile {
     match reason {
         NotRead::NoContent => return UnreadFile::NoContent,
-        NotRead::SeveralClients => return UnreadFile::Fault(format!("not read: {reason}")),
+        NotRead::SeveralClients => return UnreadFile::SeveralClients,
         NotRead::UnknownClient => {}
     }
     let mut head = Vec::new();
