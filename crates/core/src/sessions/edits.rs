@@ -280,7 +280,7 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::sessions::seed;
+    use crate::sessions::{seed, stand_ins::SeededDice};
 
     /// A file in memory, edited at once.
     struct Model {
@@ -332,36 +332,23 @@ mod tests {
         }
     }
 
-    /// Random numbers that go the same way for a seed.
-    struct EditDice(u64);
-
-    impl EditDice {
-        fn roll(&mut self, sides: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
-        }
-
-        fn edit(&mut self, len: usize) -> SessionEdit {
-            let at = (self.roll(len + 3) as u64).saturating_sub(1);
-            match self.roll(8) {
-                0 => SessionEdit::Append {
-                    record: b"{\"ab\":12}"[..self.roll(10)].to_vec(),
-                },
-                1 => SessionEdit::Append {
-                    record: b"a\nb".to_vec(),
-                },
-                2..5 => SessionEdit::Blank {
-                    at,
-                    len: self.roll(9) as u64,
-                },
-                _ => SessionEdit::Overwrite {
-                    at,
-                    new: b"XYZ\nUVW"[..self.roll(8)].to_vec(),
-                },
-            }
+    fn roll_edit(dice: &mut SeededDice, len: usize) -> SessionEdit {
+        let at = (dice.roll(len + 3) as u64).saturating_sub(1);
+        match dice.roll(8) {
+            0 => SessionEdit::Append {
+                record: b"{\"ab\":12}"[..dice.roll(10)].to_vec(),
+            },
+            1 => SessionEdit::Append {
+                record: b"a\nb".to_vec(),
+            },
+            2..5 => SessionEdit::Blank {
+                at,
+                len: dice.roll(9) as u64,
+            },
+            _ => SessionEdit::Overwrite {
+                at,
+                new: b"XYZ\nUVW"[..dice.roll(8)].to_vec(),
+            },
         }
     }
 
@@ -376,7 +363,7 @@ mod tests {
     fn an_edited_file_reads_as_if_it_was_written() {
         let seed = seed::seed();
         println!("SEED={seed}");
-        let mut dice = EditDice(seed);
+        let mut dice = SeededDice(seed);
         for round in 0..2_000 {
             let mut bytes: Vec<u8> = (0..dice.roll(40)).map(|_| b"abc\n"[dice.roll(4)]).collect();
             let original = bytes.clone();
@@ -384,7 +371,7 @@ mod tests {
             let (len, records) = (bytes.len(), Vec::new());
             let mut model = Model { bytes, len, records };
             for _ in 0..dice.roll(12) {
-                let edit = dice.edit(model.bytes.len());
+                let edit = roll_edit(&mut dice, model.bytes.len());
                 let before = model.bytes.clone();
                 let is_added = edited.add_edit(edit.clone()).is_ok();
                 assert_eq!(is_added, model.apply(&edit), "{round}: {edit:?}");

@@ -26,6 +26,9 @@ mod claude_code;
 mod codex;
 
 #[cfg(test)]
+mod stand_ins;
+
+#[cfg(test)]
 #[path = "../../../../tests/support/seed.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests of other rooms use more of it")]
 mod seed;

@@ -225,41 +225,25 @@ fn join_findings(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sessions::stand_ins::{StandInLog, count_record, find_lost_parent};
 
-    /// A log that counts messages.
-    #[derive(Debug, Default)]
-    struct MessageLog(LogFacts);
-
-    impl SessionLog for MessageLog {
-        fn add(&mut self, record: &SessionRecord<'_>) {
-            let has_text = memchr::memmem::find(record.text, b"\"message\"").is_some();
-            self.0.messages += u64::from(has_text);
-            self.0.reachable += u64::from(has_text && !record.is_skipped);
-            self.0.findings.push(SessionFinding {
-                code: SessionCode::Damage(Damage::LostParent),
-                line: record.line,
-                byte: record.byte,
-                len: 1,
-                id: String::new(),
-                lines: Vec::new(),
-                fix: FixKind::InPlace,
-            });
+    /// Counts messages, and finds that each parent is lost.
+    fn add_message(facts: &mut LogFacts, record: &SessionRecord<'_>) {
+        if memchr::memmem::find(record.text, b"\"message\"").is_some() {
+            count_record(facts, record);
         }
-
-        fn finish(self: Box<Self>) -> LogFacts {
-            self.0
-        }
+        find_lost_parent(facts, record);
     }
 
     const ROWS: &[LogRow] = &[
         LogRow {
             client: SessionClient::ClaudeCode,
-            new_log: || Box::new(MessageLog::default()),
+            new_log: || StandInLog::new_log(add_message),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
         LogRow {
             client: SessionClient::Codex,
-            new_log: || Box::new(MessageLog::default()),
+            new_log: || StandInLog::new_log(add_message),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
     ];
