@@ -11,6 +11,7 @@ mod explain;
 mod given_session;
 mod live;
 mod places;
+mod progress;
 mod reading;
 mod selection;
 mod session_doctor;

@@ -2,13 +2,14 @@
 
 use std::{
     fs::File,
-    io::{self, IsTerminal as _, Read, Seek as _, Write as _},
+    io::{self, Read, Seek as _},
     path::Path,
     time::Duration,
 };
 
 use super::{
     places::{COMPRESSED_ENDING, client_by_place},
+    progress::ProgressReader,
     session_doctor::SessionDoctor,
     walk::{describe_fault, time_since_1970},
 };
@@ -17,8 +18,6 @@ use crate::{
     sessions::{NotRead, SessionReport},
 };
 
-/// Files above this size are read with a bar on a terminal, in bytes.
-const BAR_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Attempts to read a file that grows meanwhile.
 const ATTEMPTS: usize = 3;
 /// Bytes by which other programs' files are told.
@@ -105,7 +104,7 @@ fn read_once(
     file.rewind().map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     let place = client_by_place(path);
-    let input = ProgressReader::new(file.take(before.len()), before.len());
+    let input = ProgressReader::new(file.take(before.len()), before.len(), "reading");
     let scanned = if is_compressed {
         let mut decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         decoder.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
@@ -174,57 +173,6 @@ fn describe_head(head: &[u8]) -> &'static str {
         "not read: it is a binary file"
     } else {
         "not read: no known client wrote this file; known are Claude Code and Codex"
-    }
-}
-
-/// A reader that draws a bar on a terminal for large files.
-struct ProgressReader<R> {
-    input: R,
-    bytes: u64,
-    read: u64,
-    /// The last percent that was drawn. `None` without a bar.
-    drawn: Option<u64>,
-}
-
-impl<R> ProgressReader<R> {
-    fn new(input: R, bytes: u64) -> Self {
-        let has_bar = bytes > BAR_BYTES_MIN && io::stderr().is_terminal();
-        Self {
-            input,
-            bytes,
-            read: 0,
-            drawn: has_bar.then_some(0),
-        }
-    }
-}
-
-impl<R: Read> Read for ProgressReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        self.read = self.read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        if let Some(drawn) = self.drawn {
-            let percent = self.read.saturating_mul(100).checked_div(self.bytes).unwrap_or(100);
-            if percent > drawn {
-                self.drawn = Some(percent);
-                let filled = usize::try_from(percent / 4).unwrap_or_default().min(25);
-                let bar = format!(
-                    "\r[{}{}] {percent} %",
-                    "#".repeat(filled),
-                    " ".repeat(25_usize.saturating_sub(filled))
-                );
-                drop(io::stderr().lock().write_all(bar.as_bytes()));
-            }
-        }
-        Ok(read)
-    }
-}
-
-impl<R> Drop for ProgressReader<R> {
-    fn drop(&mut self) {
-        if self.drawn.is_some() {
-            // The line that follows must not begin behind the bar.
-            drop(io::stderr().lock().write_all(b"\r\x1b[K"));
-        }
     }
 }
 
