@@ -10,16 +10,6 @@ use crate::{
     sessions::{Damage, MEASURED, Measured, SessionCode},
 };
 
-/// Codes of calls and results that session files are searched for.
-const PAIRINGS: [FindingKind; 6] = [
-    FindingKind::Unanswered,
-    FindingKind::Orphan,
-    FindingKind::Duplicate,
-    FindingKind::MalformedCall,
-    FindingKind::ForeignThinking,
-    FindingKind::LostContinuity,
-];
-
 /// Returns the code of a name. `None` if there is none.
 pub(super) fn find_code(name: &str) -> Option<SessionCode> {
     let pairing = || FindingKind::ALL.into_iter().find(|kind| kind.code() == name);
@@ -31,7 +21,9 @@ pub(super) fn find_code(name: &str) -> Option<SessionCode> {
 /// Lists the codes that are explained.
 pub(super) fn list_codes() -> Vec<&'static str> {
     let damages = Damage::ALL.into_iter().map(SessionCode::Damage);
-    let pairings = PAIRINGS.into_iter().map(SessionCode::Pairing);
+    // What no client was measured with is in no session file.
+    let pairings = FindingKind::ALL.into_iter().map(SessionCode::Pairing);
+    let pairings = pairings.filter(|code| rows_of(*code).next().is_some());
     damages.chain(pairings).map(SessionCode::label).collect()
 }
 
@@ -57,6 +49,9 @@ const fn advice_of_damage(damage: Damage) -> &'static str {
         Damage::RawNewline => "--fix overwrites the line feed by a space.",
         Damage::RepeatedRecord => "--fix overwrites the second one by spaces.",
         Damage::LongRecord => "Only told: a line of more than 64 MiB is not read.",
+        Damage::StrayContent => {
+            "Only told: no client has written it, and none sends it. antiphon check reads it alone."
+        }
         Damage::EmptyFile => "Only told: nothing is left to be mended. A backup may have the session.",
         Damage::LostParent | Damage::ParentInSubagent => {
             "--fix overwrites the id of the record that it follows by that of the record before it in the same chain."
@@ -79,20 +74,10 @@ const fn advice_of_pairing(kind: FindingKind) -> &'static str {
         }
         FindingKind::Orphan => "--fix has the result become a text that quotes it.",
         FindingKind::MalformedCall => "--fix puts the input into an object, as {\"INVALID_JSON\": \"…\"}.",
-        FindingKind::Duplicate
-        | FindingKind::Misplaced
-        | FindingKind::DuplicateCall
-        | FindingKind::NoId
-        | FindingKind::BadId
-        | FindingKind::ServerHalf
-        | FindingKind::Unanswerable
-        | FindingKind::Headless
-        | FindingKind::MisplacedWords
-        | FindingKind::Field
-        | FindingKind::DeadResponse => "Only told: the proxy repairs it in each request.",
         FindingKind::ForeignThinking | FindingKind::LostContinuity => {
             "Only told: thinking is never removed from a file. The client or the proxy leaves it out of a request."
         }
+        _ => "Only told: the proxy repairs it in each request.",
     }
 }
 

@@ -8,8 +8,10 @@
 mod arguments;
 mod document_stream;
 mod explain;
+mod given_session;
 mod live;
 mod places;
+mod progress;
 mod reading;
 mod selection;
 mod session_doctor;
@@ -40,6 +42,7 @@ mod undo;
 use std::{io::Write as _, process::ExitCode};
 
 pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use given_session::{GivenFile, GivenSession};
 
 use super::{
     EXIT_USAGE,

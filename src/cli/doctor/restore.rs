@@ -90,9 +90,11 @@ pub(super) fn write_old_file(
     manifest: &FixManifest,
 ) -> Result<(), RestoreFault> {
     let from_present = match session {
-        Ok(file) => copy_checked(manifest.changes.view(file, ChangeSide::Old), new, manifest)?,
-        // The client has removed the session.
-        Err(_) => false,
+        Ok(file) if file.metadata()?.len() >= manifest.changes.size_before => {
+            copy_checked(manifest.changes.view(file, ChangeSide::Old), new, manifest)?
+        }
+        // The client has removed the session, or cut it.
+        Ok(_) | Err(_) => false,
     };
     let is_written = match original {
         Some(original) if !from_present => copy_checked(original, new, manifest)?,

@@ -166,7 +166,7 @@ fn add_clients(walked: &mut FoundFiles, is_wanted: impl Fn(SessionClient) -> boo
 }
 
 /// Returns a path as a shell reads it.
-fn quoted_path(path: &Path) -> String {
+pub(super) fn quoted_path(path: &Path) -> String {
     let shown = crate::printable::printable_line(&path.display().to_string());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@".contains(letter);
     if shown.chars().all(is_plain) {

@@ -18,7 +18,7 @@ use super::{
     selection::SessionSelection,
     session_doctor::CoreDoctor,
     session_documents::{session_document, unread_document},
-    session_text::{count_of, describe_counts, write_session},
+    session_text::{ToldSession, count_of, describe_counts},
     walk::FoundFile,
     weights::{WeightCounts, count_weights},
 };
@@ -132,12 +132,17 @@ impl Survey<'_> {
             self.signs.state_of(&target)
         };
         match &mut self.output {
-            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, &live())),
+            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, Some(&live()))),
             // A list of everything that is well would hide the rest.
             SurveyOutput::Text(_) if !file.is_named && !counts.has_findings(self.args.strict) => Ok(()),
             SurveyOutput::Text(out) => {
-                let name = self.selection.command_name(path);
-                write_session(out, (path, &name), reading, &live(), self.now, self.painter)?;
+                let told = ToldSession {
+                    path,
+                    command_name: Some(self.selection.command_name(path)),
+                    reading,
+                    live: Some(&live()),
+                };
+                told.write(out, self.now, self.painter)?;
                 out.flush()
             }
         }

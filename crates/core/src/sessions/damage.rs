@@ -26,6 +26,8 @@ labelled_enum! {
         RepeatedRecord = "repeated_record",
         /// a line is too long to be read
         LongRecord = "long_record",
+        /// a message or a request body stands where a record should be
+        StrayContent = "stray_content",
         /// the file has no record
         EmptyFile = "empty_file",
         /// the record that it follows is not in the file

@@ -14,6 +14,7 @@ pub mod finding;
 mod log;
 mod marks;
 mod object_scan;
+pub mod overlay;
 pub mod plan;
 pub mod records;
 mod repeats;
@@ -25,6 +26,9 @@ mod claude_code;
 mod codex;
 
 #[cfg(test)]
+mod stand_ins;
+
+#[cfg(test)]
 #[path = "../../../../tests/support/seed.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests of other rooms use more of it")]
 mod seed;
@@ -33,6 +37,7 @@ pub use client::{ClientVersion, SessionClient};
 pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, SessionFinding};
+pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};
 pub use scan::{NotRead, SessionReport, scan_session, scan_session_of};
 pub use severity::{MEASURED, Measured, Severity, severity_of};

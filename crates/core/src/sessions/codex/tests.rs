@@ -10,6 +10,7 @@ use crate::{
         finding::FixKind,
         log::{LogFacts, SessionLog as _},
         records::read_records,
+        stand_ins::SeededDice,
     },
     work,
 };
@@ -626,21 +627,8 @@ fn a_mended_rollout_has_only_findings_that_are_told() {
     }
 }
 
-/// A generator of numbers: the same for the same seed.
-struct RolloutDice(u64);
-
-impl RolloutDice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % below.max(1)
-    }
-}
-
 /// Writes a rollout of any records in any order, with some of its bytes damaged.
-fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
+fn random_rollout(dice: &mut SeededDice) -> Vec<u8> {
     let mut text = String::new();
     let is_numbered = dice.roll(4) > 0;
     for at in 0..dice.roll(30) {
@@ -671,7 +659,7 @@ fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
 #[test]
 fn random_rollouts_are_mended_once_and_lose_nothing() {
     for seed in 0..60 {
-        let text = random_rollout(&mut RolloutDice(seed));
+        let text = random_rollout(&mut SeededDice(seed));
         let before = scan(&text);
         let mended = mend(&text);
         let after = scan(&mended);
