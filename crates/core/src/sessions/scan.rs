@@ -197,6 +197,7 @@ fn join_findings(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sessions::finding::RecordLoss;
 
     /// A log that counts messages.
     #[derive(Debug, Default)]
@@ -215,6 +216,7 @@ mod tests {
                 id: String::new(),
                 lines: Vec::new(),
                 fix: FixKind::InPlace,
+                loss: RecordLoss::Any,
             });
         }
 
