@@ -412,7 +412,7 @@ mod tests {
     use std::{cell::Cell, fs, io::Read};
 
     use super::*;
-    use crate::sessions::{Damage, FixKind, NotRead, SessionClient, SessionCode, SessionFinding};
+    use crate::sessions::{Damage, FixKind, NotRead, RecordLoss, SessionClient, SessionCode, SessionFinding};
 
     /// A doctor of NUL bytes. `meanwhile` runs before each scan, with its number: of the file, of the plan, of the result.
     struct NulDoctor<'d> {
@@ -440,6 +440,7 @@ mod tests {
                 id: String::new(),
                 lines: Vec::new(),
                 fix: FixKind::InPlace,
+                loss: RecordLoss::Nothing,
             };
             Ok(Ok(SessionReport {
                 client: SessionClient::Codex,

@@ -48,7 +48,7 @@ use super::{
     EXIT_USAGE,
     output::{ReportOutput, write_document, write_note},
 };
-use crate::config::process_environment;
+use crate::{config::process_environment, sessions::SessionCode};
 
 /// Variable that Claude Code sets for what it starts.
 const CHILD_SESSION: &str = "CLAUDE_CODE_CHILD_SESSION";
@@ -103,8 +103,9 @@ fn tell_surroundings() {
 
 /// Prints the explanation of a code.
 fn explain_code(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
-    let Some(code) = explain::find_code(name) else {
-        let known = explain::list_codes().join(", ");
+    let Some(code) = SessionCode::from_label(name) else {
+        let known: Vec<&str> = SessionCode::all().map(SessionCode::label).collect();
+        let known = known.join(", ");
         write_note(&format!("antiphon: there is no such code; the codes are {known}"));
         return Ok(ExitCode::from(EXIT_USAGE));
     };

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Seek};
 
 use super::{
-    damage::{Damage, SessionCode},
+    damage::{DamageLayer, SessionCode},
     edits::{EditFault, EditedFile, SessionEdit},
     file_edits,
     finding::{FixKind, SessionFinding},
@@ -53,21 +53,6 @@ impl From<FixRefused> for io::Error {
     fn from(refused: FixRefused) -> Self {
         Self::new(ErrorKind::InvalidData, refused)
     }
-}
-
-/// The layers of damage, in the order in which they are mended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum DamageLayer {
-    /// Lines, which brings records back.
-    Lines,
-    /// Records that get lines of their own, once nothing else is on their line.
-    JoinedLines,
-    /// Links and numbers of records.
-    Chain,
-    /// Calls and results.
-    Pairs,
-    /// Records of joined lines that are appended once more.
-    Copies,
 }
 
 /// Plans the edits that mend everything that can be mended: disjoint overwrites, then appended records.
@@ -158,37 +143,11 @@ fn add_edits(
 
 /// Returns the layer of a finding in a log whose findings are planned in this way.
 fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
-    match finding.code {
-        SessionCode::Pairing(_) => DamageLayer::Pairs,
-        SessionCode::Damage(damage) => match damage {
-            // Such a log has judged links as if each record had a line. A copy at the end would change the end of the
-            // conversation while links are lost.
-            Damage::JoinedRecords if finding.fix == FixKind::Append && matches!(way, PlanWay::Together(_)) => {
-                DamageLayer::Copies
-            }
-            Damage::JoinedRecords => DamageLayer::JoinedLines,
-            Damage::NulBytes
-            | Damage::ByteOrderMark
-            | Damage::InvalidUtf8
-            | Damage::LoneSurrogate
-            | Damage::TornRecord
-            | Damage::RawNewline
-            | Damage::RepeatedRecord
-            | Damage::LongRecord
-            | Damage::StrayContent
-            | Damage::EmptyFile => DamageLayer::Lines,
-            Damage::LostParent
-            | Damage::ParentInSubagent
-            | Damage::UuidTwice
-            | Damage::ParentCircle
-            | Damage::Fork
-            | Damage::HiddenResult
-            | Damage::OrdinalMissing
-            | Damage::OrdinalTwice
-            | Damage::SessionMetaMissing
-            | Damage::Rewound => DamageLayer::Chain,
-            Damage::OpenCall => DamageLayer::Pairs,
-        },
+    match (finding.code.layer(), way) {
+        // Such a log has judged links as if each record had a line. A copy at the end would change the end of the
+        // conversation while links are lost.
+        (DamageLayer::JoinedLines, PlanWay::Together(_)) if finding.fix == FixKind::Append => DamageLayer::Copies,
+        (layer, _) => layer,
     }
 }
 
@@ -201,6 +160,7 @@ mod tests {
     use super::*;
     use crate::sessions::{
         client::SessionClient,
+        damage::Damage,
         log::SessionLog,
         marks::find_origin,
         records::read_records,

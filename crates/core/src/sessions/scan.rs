@@ -7,7 +7,7 @@ use super::{
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
     records::{FileLines, PieceReader, SessionRecord},
@@ -134,13 +134,15 @@ impl SessionScan {
                 self.client = Some(client);
                 self.logs.retain(|(known, _)| *known == client);
             }
-            Some(RecordOrigin::Stray) if !record.is_skipped => self.add_stray(record),
             // What a client skips may be anything.
-            Some(origin) if !record.is_skipped && self.client.map(RecordOrigin::Known) != Some(origin) => {
-                let reason = self.client.map_or(NotRead::UnknownClient, |_| NotRead::SeveralClients);
-                self.refused = Some(reason);
+            _ if record.is_skipped => {}
+            Some(RecordOrigin::Known(client)) if self.client != Some(client) => {
+                self.refused = Some(NotRead::SeveralClients);
             }
-            _ => {}
+            Some(RecordOrigin::Foreign) if self.client.is_none() => self.refused = Some(NotRead::UnknownClient),
+            // Known clients pass over types of records that they do not know.
+            Some(RecordOrigin::Foreign | RecordOrigin::Stray) => self.add_stray(record),
+            Some(RecordOrigin::Known(_)) | None => {}
         }
         for (_, log) in &mut self.logs {
             log.add(record);
@@ -163,6 +165,7 @@ impl SessionScan {
             id: String::new(),
             lines: Vec::new(),
             fix: FixKind::Told,
+            loss: RecordLoss::Any,
         });
     }
 
@@ -254,6 +257,7 @@ mod tests {
     const CODEX: &str = r#"{"type":"response_item","timestamp":"t","payload":{"type":"message"}}"#;
     const QWEN: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"parts":[{"text":"x"}]}}"#;
     const COPILOT: &str = r#"{"type":"session.start","data":{},"id":"a","timestamp":"t","parentId":null}"#;
+    const GEMINI: &str = r#"{"type":"gemini","id":"a","content":"x"}"#;
 
     const MESSAGE: &str = r#"{"role":"assistant","tool_calls":[]}"#;
     const BODY: &str = r#"{"model":"m","messages":[]}"#;
@@ -277,9 +281,9 @@ mod tests {
             (vec![QWEN], Err(NotRead::UnknownClient)),
             (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::UnknownClient)),
             (vec![COPILOT], Err(NotRead::UnknownClient)),
-            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
             (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
-            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
+            (vec![CODEX, GEMINI], Ok((codex, 1, 1))),
+            (vec![GEMINI, CODEX], Err(NotRead::UnknownClient)),
             (vec![MESSAGE, CLAUDE], Ok((claude, 1, 1))),
             (vec![MESSAGE, BODY], Err(NotRead::UnknownClient)),
             (vec![], Err(NotRead::UnknownClient)),
@@ -302,6 +306,7 @@ mod tests {
         let told = FixKind::Told;
         assert_eq!(stray(&[CLAUDE, CLAUDE]), None);
         assert_eq!(stray(&[CLAUDE, MESSAGE]), Some((2, vec![], told)));
+        assert_eq!(stray(&[CLAUDE, GEMINI]), Some((2, vec![], told)));
         assert_eq!(stray(&[BODY, CODEX, MESSAGE, BODY]), Some((1, vec![3, 4], told)));
         // A part of a damaged line is told with that.
         assert_eq!(stray(&[CLAUDE, &format!("x{MESSAGE}")]), None);

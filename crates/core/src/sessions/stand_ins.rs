@@ -2,7 +2,7 @@
 
 use super::{
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
@@ -46,6 +46,7 @@ pub(super) fn find_lost_parent(facts: &mut LogFacts, record: &SessionRecord<'_>)
         id: String::new(),
         lines: Vec::new(),
         fix: FixKind::InPlace,
+        loss: RecordLoss::Any,
     });
 }
 

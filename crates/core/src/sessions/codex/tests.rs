@@ -456,6 +456,42 @@ const ROWS: &[CodexRow] = &[
         ..SOUND
     },
     CodexRow {
+        name: "no number on the last record that the client reads",
+        records: &["meta", "~user", "2=half A"],
+        findings: &[("ordinal_missing", 2, Append)],
+        counts: (2, 0),
+        changed: &[(2, "")],
+        appended: &[
+            r#""ordinal":1,"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"Go."}]}}"#,
+        ],
+    },
+    CodexRow {
+        name: "the highest number inside",
+        records: &["meta", "18446744073709551615=user", "2=reply"],
+        counts: (2, 2),
+        ..SOUND
+    },
+    CodexRow {
+        name: "the highest number on the last record",
+        records: &["meta", "user", "18446744073709551615=call A"],
+        findings: &[("unanswered", 3, Told), ("last_ordinal", 3, Told)],
+        counts: (2, 0),
+        ..SOUND
+    },
+    CodexRow {
+        name: "no number behind one that few can follow",
+        records: &["meta", "18446744073709551614=user", "~reply"],
+        findings: &[("ordinal_missing", 3, Told)],
+        counts: (2, 0),
+        ..SOUND
+    },
+    CodexRow {
+        name: "a number beyond the highest one: the client skips the record",
+        records: &["meta", "user", "18446744073709551616=reply"],
+        counts: (1, 1),
+        ..SOUND
+    },
+    CodexRow {
         name: "no number anywhere",
         records: &["~meta", "~user"],
         findings: &[("ordinal_missing", 1, Told)],
@@ -496,17 +532,17 @@ fn rollout(row: &CodexRow) -> Vec<u8> {
     for (at, record) in row.records.iter().enumerate() {
         let (ordinal, name) = match (record.strip_prefix('~'), record.split_once('=')) {
             (Some(name), _) => (None, name),
-            (None, Some((ordinal, name))) => (ordinal.parse().ok(), name),
-            (None, None) => (Some(at), *record),
+            (None, Some((ordinal, name))) => (Some(ordinal.to_owned()), name),
+            (None, None) => (Some(at.to_string()), *record),
         };
-        text.push_str(&record_line(at, ordinal, name, None));
+        text.push_str(&record_line(at, ordinal.as_deref(), name, None));
         text.push('\n');
     }
     text.into_bytes()
 }
 
 /// Writes one record, with another payload if one is given.
-fn record_line(at: usize, ordinal: Option<usize>, name: &str, payload: Option<&str>) -> String {
+fn record_line(at: usize, ordinal: Option<&str>, name: &str, payload: Option<&str>) -> String {
     let known = RECORDS.iter().find(|(known, ..)| *known == name);
     let (_, kind, old) = known.unwrap_or_else(|| panic!("no record is called {name}"));
     let ordinal = ordinal
@@ -580,6 +616,22 @@ fn each_rollout_has_its_findings() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Codex 0.171 skips a record with such a byte, and half of a character (2026-11).
+#[test]
+fn a_record_with_a_byte_that_is_no_utf8_is_not_sent() {
+    let meta = record_line(0, Some("0"), "meta", None) + "\n";
+    let user = |ordinal| record_line(1, ordinal, "user", None);
+    let bad = |text: String| [text.replace("Go.", "").as_bytes(), b"\n"].concat();
+    let mut last = bad(user(Some("2")));
+    let at = last.windows(9).position(|text| text == b"\"text\":\"\"").unwrap() + 8;
+    last.insert(at, 0xff);
+    let text = [meta.as_bytes(), &last].concat();
+    assert_eq!((scan(&text).messages, scan(&text).reachable), (1, 0));
+    // It is not the last one that the client reads.
+    let text = [meta.as_bytes(), user(None).as_bytes(), b"\n", &last].concat();
+    assert_eq!(listed(&scan(&text)), [("ordinal_missing", 2, Append)]);
+}
+
 #[test]
 fn each_mended_rollout_has_its_bytes() {
     for row in ROWS {
@@ -594,7 +646,7 @@ fn each_mended_rollout_has_its_bytes() {
                 Some((_, "")) => String::new(),
                 Some((_, payload)) => {
                     let name = row.records[at].trim_start_matches('~');
-                    record_line(at, Some(at), name, Some(payload))
+                    record_line(at, Some(&at.to_string()), name, Some(payload))
                 }
                 None => was.to_owned(),
             };
@@ -642,7 +694,8 @@ fn random_rollout(dice: &mut SeededDice) -> Vec<u8> {
             1 => None,
             _ => Some(at),
         };
-        text.push_str(&record_line(at, ordinal.filter(|_| is_numbered), name, None));
+        let ordinal = ordinal.filter(|_| is_numbered).map(|ordinal| ordinal.to_string());
+        text.push_str(&record_line(at, ordinal.as_deref(), name, None));
         text.push_str(["\n", "\r\n", "\n\n"][dice.roll(20).saturating_sub(17)]);
     }
     let mut text = text.into_bytes();
@@ -691,8 +744,8 @@ fn random_rollouts_are_mended_once_and_lose_nothing() {
 #[test]
 fn the_work_grows_with_the_file() {
     let steps = |name: &str, count: usize| {
-        let records = (0..count).map(|at| record_line(at % 60, Some(at + 1), name, None) + "\n");
-        let text = record_line(0, Some(0), "meta", None) + "\n" + &records.collect::<String>();
+        let records = (0..count).map(|at| record_line(at % 60, Some(&(at + 1).to_string()), name, None) + "\n");
+        let text = record_line(0, Some("0"), "meta", None) + "\n" + &records.collect::<String>();
         work::measure(|| scan(text.as_bytes())).0
     };
     for (name, ..) in RECORDS {
