@@ -202,6 +202,7 @@ mod tests {
         client::SessionClient,
         log::{LogFacts, SessionLog},
         marks::find_origin,
+        members::RecordMembers,
         records::{SessionRecord, read_records},
         seed,
     };
@@ -513,7 +514,9 @@ mod tests {
             given.push((record.byte, record.text.to_vec(), record.is_skipped));
         });
         let Ok(edits) = plan_text(&text) else {
-            let is_one = given.iter().any(|(_, text, _)| find_origin(text).is_some());
+            let is_one = given
+                .iter()
+                .any(|(_, text, _)| find_origin(&RecordMembers::read(text)).is_some());
             assert!(!is_one, "{name}: {:?}", plan_text(&text));
             return;
         };

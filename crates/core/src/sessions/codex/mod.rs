@@ -35,7 +35,7 @@ use super::{
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
-use crate::{wire::json::find_lone_surrogate, work};
+use crate::work;
 
 /// The log of a rollout of Codex.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ struct RolloutFacts {
 
 impl SessionLog for CodexLog {
     fn add(&mut self, record: &SessionRecord<'_>) {
-        let rollout = RolloutRecord::read(record.text);
+        let rollout = RolloutRecord::of_members(record.text, &record.members);
         let is_meta = rollout.is_some_and(|rollout| rollout.kind == RolloutKind::SessionMeta);
         if !self.has_begun && !is_meta {
             self.meta_missing = Some(missing_meta(record));
@@ -92,7 +92,8 @@ impl SessionLog for CodexLog {
             RolloutKind::ResponseItem => {
                 let item = read_item(rollout.json, rollout.payload);
                 let fits = self.may_fit(&item, record.text);
-                let is_skipped = record.is_skipped || !is_text(record.text);
+                // Codex 0.171 skips a record with half of a character. The damage is told by itself.
+                let is_skipped = record.is_skipped || record.has_lone_surrogate;
                 self.add_item(&item, item_place(place, is_skipped, fits));
             }
             RolloutKind::AgentMessage => {
@@ -228,11 +229,4 @@ fn missing_meta(record: &SessionRecord<'_>) -> SessionFinding {
         lines: Vec::new(),
         fix: FixKind::Told,
     }
-}
-
-/// Returns `false` for a record with a byte that is no UTF-8, or with half of a character. Codex 0.171 skips both, and the
-/// damage is told by itself.
-fn is_text(record: &[u8]) -> bool {
-    work::count_bytes(record.len());
-    simdutf8::basic::from_utf8(record).is_ok() && find_lone_surrogate(record, 0).is_none()
 }
