@@ -18,7 +18,10 @@ use super::{
     session_doctor::SessionDoctor,
     weights::count_weights,
 };
-use crate::{clock, sessions::SessionReport};
+use crate::{
+    clock,
+    sessions::{FixRefused, SessionReport},
+};
 
 /// The mending of one session.
 pub(super) struct FixJob<'j> {
@@ -77,6 +80,11 @@ impl FixJob<'_> {
         if before.is_compressed {
             let told = "it is compressed, and is only read: unpack it with unzstd, and mend the unpacked file";
             return Err(FixFault::Refused(told.to_owned()));
+        }
+        if !before.report.client.is_mended() {
+            return Err(FixFault::Refused(
+                FixRefused::OnlyRead(before.report.client).to_string(),
+            ));
         }
         let mut session = OpenSession::open(&path)?;
         let _root = if self.is_dry_run {

@@ -1,6 +1,6 @@
 //! `antiphon doctor`: finds, explains and mends damaged session files of coding agents.
 //!
-//! Sessions are found by [`selection`] and read by [`reading`]; [`survey`] tells their findings. What writes is
+//! Sessions are found by [`selection`] and read by [`reading`], those of a database by [`opencode`]; [`survey`] tells their findings. What writes is
 //! [`mending`]: [`fix`] plans, keeps the old bytes in a [`journal`] and writes in place, [`undo`] puts them back.
 
 #![cfg_attr(not(unix), expect(dead_code, reason = "elsewhere sessions are only read"))]
@@ -9,6 +9,7 @@ mod arguments;
 mod document_stream;
 mod explain;
 mod live;
+mod opencode;
 mod places;
 mod reading;
 mod selection;

@@ -99,7 +99,11 @@ struct Survey<'s> {
 
 impl Survey<'_> {
     fn read_file(&mut self, file: &FoundFile) -> io::Result<()> {
-        match read_session(&CoreDoctor, &file.path) {
+        let read = match &file.stored {
+            Some(id) => self.selection.read_stored(&file.path, id),
+            None => read_session(&CoreDoctor, &file.path),
+        };
+        match read {
             Ok(reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {
                     self.tell_session(file, &reading)?;
@@ -136,7 +140,7 @@ impl Survey<'_> {
             // A list of everything that is well would hide the rest.
             SurveyOutput::Text(_) if !file.is_named && !counts.has_findings(self.args.strict) => Ok(()),
             SurveyOutput::Text(out) => {
-                let name = self.selection.command_name(path);
+                let name = self.selection.name_of(file);
                 write_session(out, (path, &name), reading, &live(), self.now, self.painter)?;
                 out.flush()
             }

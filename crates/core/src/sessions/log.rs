@@ -2,7 +2,12 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{client::ClientVersion, edits::SessionEdit, finding::SessionFinding, records::SessionRecord};
+use super::{
+    client::ClientVersion,
+    edits::SessionEdit,
+    finding::SessionFinding,
+    records::{FileLines, SessionRecord},
+};
 
 /// The facts about a session, without those of its lines.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +29,10 @@ pub(super) trait SessionLog {
     /// Adds a record, in the order of the file.
     fn add(&mut self, record: &SessionRecord<'_>);
 
-    /// Returns the facts, after the last record.
+    /// Takes the damage of all lines, after the last record. A client may read records of a line that others skip.
+    fn note_lines(&mut self, _lines: &FileLines) {}
+
+    /// Returns the facts, after the last record and the lines.
     fn finish(self: Box<Self>) -> LogFacts;
 }
 

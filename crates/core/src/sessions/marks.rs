@@ -48,6 +48,8 @@ struct OriginMark {
 
 const CLAUDE_CODE: RecordOrigin = RecordOrigin::Known(SessionClient::ClaudeCode);
 const CODEX: RecordOrigin = RecordOrigin::Known(SessionClient::Codex);
+const COPILOT: RecordOrigin = RecordOrigin::Known(SessionClient::Copilot);
+const QWEN_CODE: RecordOrigin = RecordOrigin::Known(SessionClient::QwenCode);
 
 const fn mark(
     origin: RecordOrigin,
@@ -67,7 +69,7 @@ const fn mark(
 const ORIGINS: &[OriginMark] = &[
     // Qwen Code has the links of Claude Code, and messages of Gemini's format.
     mark(
-        RecordOrigin::Foreign,
+        QWEN_CODE,
         &["user", "assistant", "tool_result"],
         &["message", "uuid"],
         Some("parts"),
@@ -123,9 +125,8 @@ const ORIGINS: &[OriginMark] = &[
         &["payload", "timestamp"],
         None,
     ),
-    // Copilot CLI.
     mark(
-        RecordOrigin::Foreign,
+        COPILOT,
         &[
             "session.start",
             "user.message",
@@ -162,11 +163,12 @@ pub(super) fn find_origin(record: &[u8]) -> Option<RecordOrigin> {
 /// Returns `true` if an object in damaged text is a record of its own, and no part of another one.
 pub(super) fn is_like_record(object: &[u8]) -> bool {
     /// Members that parts of records do not have together.
-    const MARKS: [&[&str]; 4] = [
+    const MARKS: [&[&str]; 5] = [
         &["sessionId"],
         &["payload", "timestamp"],
         &["leafUuid"],
         &["messageId", "snapshot"],
+        &["data", "parentId", "timestamp"],
     ];
     look_at(object).is_some_and(|(_, seen)| {
         let has = |name: &&str| seen_member(&seen, name).is_some();
@@ -183,9 +185,8 @@ pub(super) fn has_type(object: &[u8]) -> bool {
 pub(super) fn has_identity(record: &[u8]) -> bool {
     look_at(record).is_some_and(|(json, seen)| {
         // A client repeats titles and modes, and two equal messages may have been copied in the same millisecond.
-        let own = ["uuid", "ordinal"]
-            .iter()
-            .any(|name| seen_member(&seen, name).is_some());
+        let has = |name| seen_member(&seen, name).is_some();
+        let own = has("uuid") || has("ordinal") || (has("parentId") && has("data"));
         let payload = seen_member(&seen, "payload");
         own || payload.is_some_and(|payload| json.members(payload, ["call_id", "id"]).iter().any(Option::is_some))
     })
@@ -219,7 +220,7 @@ mod tests {
             ),
             (
                 r#"{"type":"user","uuid":"a","sessionId":"s","message":{"role":"user","parts":[]}}"#,
-                foreign,
+                Some(QWEN_CODE),
             ),
             (
                 r#"{"type":"user","uuid":"a","parentUuid":null,"message":{"content":"x"}}"#,
@@ -236,7 +237,10 @@ mod tests {
             (r#"{"type":"session_meta","timestamp":"t","payload":{}}"#, Some(CODEX)),
             (r#"{"type":"response_item","timestamp":"t","payload":{}}"#, Some(CODEX)),
             (r#"{"type":"function_call","call_id":"c"}"#, None),
-            (r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#, foreign),
+            (
+                r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#,
+                Some(COPILOT),
+            ),
             (
                 r#"{"type":"message","id":"a","parentId":"b","message":{"role":"user"}}"#,
                 foreign,

@@ -6,10 +6,12 @@ use super::{
     claude_code::{self, ClaudeCodeLog},
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
+    copilot::CopilotLog,
     damage::{Damage, SessionCode},
     finding::{FixKind, SessionFinding},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
+    qwen_code::QwenLog,
     records::{FileLines, PieceReader, SessionRecord},
 };
 
@@ -73,7 +75,20 @@ pub(super) const LOGS: &[LogRow] = &[
         new_log: || Box::new(CodexLog::default()),
         plan_way: PlanWay::InTurn(codex::plan_edits),
     },
+    LogRow {
+        client: SessionClient::Copilot,
+        new_log: || Box::new(CopilotLog::default()),
+        plan_way: NO_EDITS,
+    },
+    LogRow {
+        client: SessionClient::QwenCode,
+        new_log: || Box::new(QwenLog::default()),
+        plan_way: NO_EDITS,
+    },
 ];
+
+/// The plan for clients whose sessions are only read.
+const NO_EDITS: PlanWay = PlanWay::InTurn(|_, _| Ok(Vec::new()));
 
 /// Reads a session file, whose client is known by its first records.
 ///
@@ -149,7 +164,10 @@ impl SessionScan {
         let client = self.client.or(place).ok_or(NotRead::UnknownClient)?;
         let log = self.logs.iter().position(|(known, _)| *known == client);
         let log = log.map(|index| self.logs.swap_remove(index).1);
-        let facts = log.map_or_else(LogFacts::default, SessionLog::finish);
+        let facts = log.map_or_else(LogFacts::default, |mut log| {
+            log.note_lines(&file);
+            log.finish()
+        });
         if facts.messages == 0 && !is_empty {
             return Err(NotRead::NoContent);
         }
@@ -185,7 +203,7 @@ fn join_findings(
         // Codex counts its records, so none is appended again.
         let is_appended = finding.fix == FixKind::Append && client == SessionClient::Codex;
         // Without a record nothing can be brought back.
-        if is_appended || is_empty {
+        if is_appended || is_empty || !client.is_mended() {
             finding.fix = FixKind::Told;
         }
     }

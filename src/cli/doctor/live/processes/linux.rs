@@ -55,7 +55,7 @@ fn name_and_start(stat: &str) -> Option<(String, String)> {
     Some((name.to_owned(), start.to_owned()))
 }
 
-/// Returns device and inode of each open log and lock that a process may write to.
+/// Returns device and inode of each open log, database and lock that a process may write to.
 fn written_files(folder: &Path) -> Vec<(u64, u64)> {
     let Ok(entries) = fs::read_dir(folder.join("fd")) else {
         return Vec::new();
@@ -67,7 +67,7 @@ fn written_files(folder: &Path) -> Vec<(u64, u64)> {
         };
         let is_log = target
             .extension()
-            .is_some_and(|ending| ending == "jsonl" || ending == "lock");
+            .is_some_and(|ending| ending == "jsonl" || ending == "lock" || ending == "db");
         if !is_log || !may_write(folder, &entry.file_name()) {
             continue;
         }
