@@ -68,6 +68,9 @@ const fn advice_of_damage(damage: Damage) -> &'static str {
         Damage::OpenCall => "Only told: the call may still run, and the client answers it at its next start.",
         Damage::HiddenResult => "Only told: the lines of both results are named.",
         Damage::OrdinalMissing => "--fix appends a record with the next number, if the last record lacks one.",
+        Damage::ProjectionAhead => {
+            "Only told: the client's database is never written. The turns are in the file, whatever the list shows."
+        }
         Damage::OrdinalTwice | Damage::SessionMetaMissing => "Only told: records are never numbered anew.",
     }
 }

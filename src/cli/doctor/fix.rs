@@ -442,6 +442,7 @@ mod tests {
                 lines: 1,
                 messages: 1,
                 reachable: 1,
+                last_ordinal: None,
                 findings: bytes.iter().enumerate().filter_map(at).map(finding).collect(),
                 unlisted: 0,
             }))

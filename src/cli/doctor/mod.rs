@@ -6,6 +6,8 @@
 #![cfg_attr(not(unix), expect(dead_code, reason = "elsewhere sessions are only read"))]
 
 mod arguments;
+mod codex_list;
+mod database;
 mod document_stream;
 mod explain;
 mod live;

@@ -9,7 +9,8 @@ use std::{
 
 use super::{
     arguments::Args,
-    opencode::{SessionDatabase, has_database_name, is_database},
+    database::is_database,
+    opencode::{SessionDatabase, has_database_name},
     places::{client_home, named_database, named_id, session_folders, short_id, shown_path},
     reading::{SessionReading, UnreadFile},
     walk::{FoundFile, FoundFiles, describe_fault, time_since_1970},

@@ -50,6 +50,8 @@ labelled_enum! {
         OrdinalTwice = "ordinal_twice",
         /// the file does not begin with the record that names the session
         SessionMetaMissing = "session_meta_missing",
+        /// the client's list of turns is ahead of the file
+        ProjectionAhead = "projection_ahead",
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct LogFacts {
     pub(super) messages: u64,
     /// Those of them that the client sends in its next request.
     pub(super) reachable: u64,
+    /// The highest number of a record. `None` if they have none.
+    pub(super) last_ordinal: Option<u64>,
     /// The findings, in the order of the file.
     pub(super) findings: Vec<SessionFinding>,
 }

@@ -192,6 +192,7 @@ fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
             | Damage::OrdinalMissing
             | Damage::OrdinalTwice
             | Damage::SessionMetaMissing
+            | Damage::ProjectionAhead
             | Damage::Rewound => DamageLayer::Chain,
             Damage::OpenCall => DamageLayer::Pairs,
         },

@@ -32,6 +32,8 @@ pub struct SessionReport {
     pub messages: u64,
     /// Those of them that the client sends in its next request.
     pub reachable: u64,
+    /// The highest number of a record that the client reads. `None` if its records have none.
+    pub last_ordinal: Option<u64>,
     /// The findings, in the order of the file.
     pub findings: Vec<SessionFinding>,
     /// Findings about lines that are not listed, because there are too many.
@@ -179,6 +181,7 @@ impl SessionScan {
             lines: file.lines,
             messages: facts.messages,
             reachable: facts.reachable,
+            last_ordinal: facts.last_ordinal,
             findings: join_findings(client, file.findings, facts.findings, is_empty),
             unlisted: file.unlisted,
         })

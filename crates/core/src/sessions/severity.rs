@@ -313,6 +313,11 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client does not load the session",
     ),
+    codex_damage(
+        Damage::ProjectionAhead,
+        Severity::Warning,
+        "the client sends all of it, and its list lacks what is written until the numbers meet",
+    ),
     codex_pairing(
         FindingKind::Unanswered,
         Severity::Note,

@@ -1,25 +1,30 @@
 //! Sessions of opencode, which are in one database. Nothing is written to it, nor beside it.
 
-mod snapshot;
 mod stored_session;
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::Connection;
-
-pub(super) use self::snapshot::is_database;
-use self::{
-    snapshot::DatabaseSnapshot,
-    stored_session::{StoredSession, read_stored},
+use self::stored_session::{StoredSession, read_stored};
+use super::{
+    database::{DatabaseSnapshot, describe_error},
+    reading::{SessionReading, UnreadFile},
 };
-use super::reading::{SessionReading, UnreadFile};
 
+/// The largest database with a log of writes that is copied, in bytes.
+const COPIED_BYTES_MAX: u64 = 1 << 30;
 /// Sessions of one database that are read.
 const SESSIONS_MAX: usize = 100_000;
 
 /// The name of the database, and the begin of the names of others that opencode makes for its test versions.
 const NAME: &str = "opencode";
 const ENDING: &str = ".db";
+
+/// The tables that are read, with their columns.
+const TABLES: [(&str, &[&str]); 3] = [
+    ("session", &["id", "version", "time_updated", "revert"]),
+    ("message", &["id", "session_id", "time_created", "data"]),
+    ("part", &["id", "message_id", "session_id", "data"]),
+];
 
 /// Returns `true` if a file of this name is opencode's database.
 pub(super) fn has_database_name(path: &Path) -> bool {
@@ -38,8 +43,8 @@ pub(super) struct SessionDatabase {
 impl SessionDatabase {
     /// Reads the list of sessions. Fails with the reason.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let snapshot = DatabaseSnapshot::take(path)?;
-        let sessions = list_sessions(&snapshot.connection).map_err(|error| describe_error(&error))?;
+        let snapshot = DatabaseSnapshot::take(path, COPIED_BYTES_MAX)?;
+        let sessions = list_sessions(&snapshot).map_err(|error| describe_error(&error))?;
         snapshot.check_unchanged()?;
         match sessions {
             Some(sessions) => Ok(Self { snapshot, sessions }),
@@ -73,10 +78,13 @@ impl SessionDatabase {
 }
 
 /// Lists the sessions. `None` if the database has other tables.
-fn list_sessions(connection: &Connection) -> rusqlite::Result<Option<Vec<StoredSession>>> {
-    if !has_tables(connection)? {
-        return Ok(None);
+fn list_sessions(snapshot: &DatabaseSnapshot) -> rusqlite::Result<Option<Vec<StoredSession>>> {
+    for (table, columns) in TABLES {
+        if !snapshot.has_columns(table, columns)? {
+            return Ok(None);
+        }
     }
+    let connection = &snapshot.connection;
     let mut query =
         connection.prepare("SELECT id, version, time_updated, revert FROM session ORDER BY time_updated DESC")?;
     let mut rows = query.query([])?;
@@ -95,47 +103,6 @@ fn list_sessions(connection: &Connection) -> rusqlite::Result<Option<Vec<StoredS
         });
     }
     Ok(Some(sessions))
-}
-
-/// Returns `true` if the tables have the columns that are read. A view of such a name could compute anything.
-fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
-    const WANTED: [(&str, &[&str]); 3] = [
-        ("session", &["id", "version", "time_updated", "revert"]),
-        ("message", &["id", "session_id", "time_created", "data"]),
-        ("part", &["id", "message_id", "session_id", "data"]),
-    ];
-    let mut query = connection.prepare(
-        "SELECT count(*) FROM sqlite_schema AS known, pragma_table_xinfo(known.name) AS member \
-         WHERE known.type = 'table' AND known.sql NOT LIKE 'CREATE VIRTUAL%' AND known.name = ?1 \
-         AND member.name = ?2 AND member.hidden = 0",
-    )?;
-    for (table, columns) in WANTED {
-        for column in columns {
-            let found: i64 = query.query_row([table, column], |row| row.get(0))?;
-            if found != 1 {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// Says why a database cannot be read, and what to do.
-fn describe_error(error: &rusqlite::Error) -> String {
-    use rusqlite::ErrorCode;
-
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => "not read: it is no database".to_owned(),
-        Some(ErrorCode::DatabaseCorrupt) => {
-            "not read: the database is damaged; sqlite3 FILE .recover reads what is left of it".to_owned()
-        }
-        Some(ErrorCode::DiskFull) => {
-            "not read: no room for a private copy in the folder for temporary files".to_owned()
-        }
-        // Other texts of SQLite may quote what they have met.
-        Some(code) => format!("not read: the database cannot be read ({code:?})"),
-        None => "not read: a column of the database has a type that this version does not know".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ pub(super) fn read_stored(connection: &Connection, session: &StoredSession) -> r
         lines: 0,
         messages: count(rows.messages.len()),
         reachable: count(to.saturating_sub(from)),
+        last_ordinal: None,
         findings: rows.findings,
         unlisted: rows.unlisted,
     })

@@ -98,6 +98,11 @@ impl OrdinalLog {
             .push(finding(Damage::OrdinalMissing, [first, run.byte, len], others, fix));
     }
 
+    /// Returns the highest number. `None` if there is none.
+    pub(super) fn highest(&self) -> Option<u64> {
+        self.rising.last().map(|seen| seen.ordinal)
+    }
+
     /// Returns the findings of a file with numbers.
     pub(super) fn finish(mut self) -> Vec<SessionFinding> {
         let fix = if self.can_number_last() {

@@ -86,6 +86,7 @@ impl SessionLog for CopilotLog {
             session: self.session,
             messages: self.messages,
             reachable: if self.is_dead { 0 } else { sent },
+            last_ordinal: None,
             findings,
         }
     }

@@ -95,6 +95,7 @@ impl SessionLog for QwenLog {
             session: self.session,
             messages: u64::try_from(messages).unwrap_or(u64::MAX),
             reachable,
+            last_ordinal: None,
             findings,
         }
     }

@@ -12,12 +12,11 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{cli::doctor::walk::describe_fault, server::regular_file::open_regular};
+use super::walk::describe_fault;
+use crate::server::regular_file::open_regular;
 
 /// The begin of every database of SQLite.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// The largest database with a log of writes that is copied, in bytes.
-const COPIED_BYTES_MAX: u64 = 1 << 30;
 /// The begin of a log of writes, which changes when the log begins anew.
 const LOG_HEAD_BYTES: u64 = 32;
 /// Attempts to copy a database while its program writes.
@@ -26,7 +25,7 @@ const ATTEMPTS: usize = 5;
 const LOG_ENDINGS: [&str; 2] = ["-wal", "-journal"];
 
 /// Returns `true` if a file begins like a database.
-pub(in crate::cli::doctor) fn is_database(path: &Path) -> bool {
+pub(super) fn is_database(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
     open_regular(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok()) && head == *MAGIC
 }
@@ -51,8 +50,8 @@ struct FileState {
 }
 
 impl DatabaseSnapshot {
-    /// Opens the database. Fails with the reason.
-    pub(super) fn take(path: &Path) -> Result<Self, String> {
+    /// Opens the database. One with a log of writes is copied up to `copied_max` bytes. Fails with the reason.
+    pub(super) fn take(path: &Path, copied_max: u64) -> Result<Self, String> {
         let file = open_regular(path).map_err(|error| describe_fault(&error))?;
         let metadata = file.metadata().map_err(|error| describe_fault(&error))?;
         if metadata.len() == 0 {
@@ -71,20 +70,36 @@ impl DatabaseSnapshot {
             })
         } else {
             let size = total_size(&metadata, &logs);
-            if size > COPIED_BYTES_MAX {
+            if size > copied_max {
                 return Err(format!(
-                    "not read: the database and its log have {size} bytes, and more than {COPIED_BYTES_MAX} are not \
-                     copied: end opencode, which folds the log in, then run this again"
+                    "not read: the database and its log have {size} bytes, and at most {copied_max} are copied: end its \
+                     program, which folds the log in, then run this again"
                 ));
             }
-            let copy = copy_database(path).map_err(|error| describe_copy_fault(&error))?;
+            let copy = copy_database(path, copied_max).map_err(|error| describe_copy_fault(&error))?;
             open_copy(&copy.path.join(COPY_NAME)).map(|connection| Self {
                 connection,
                 _copy: Some(copy),
                 in_place: None,
             })
         };
-        opened.map_err(|error| super::describe_error(&error))
+        opened.map_err(|error| describe_error(&error))
+    }
+
+    /// Returns `true` if there is a table with these columns. A view of that name could compute anything.
+    pub(super) fn has_columns(&self, table: &str, columns: &[&str]) -> rusqlite::Result<bool> {
+        let mut query = self.connection.prepare(
+            "SELECT count(*) FROM sqlite_schema AS known, pragma_table_xinfo(known.name) AS member \
+             WHERE known.type = 'table' AND known.sql NOT LIKE 'CREATE VIRTUAL%' AND known.name = ?1 \
+             AND member.name = ?2 AND member.hidden = 0",
+        )?;
+        for column in columns {
+            let found: i64 = query.query_row([table, column], |row| row.get(0))?;
+            if found != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Checks that a database that is read in its place is still the same. Fails with the reason.
@@ -94,7 +109,7 @@ impl DatabaseSnapshot {
         };
         match FileState::read(path) {
             Ok(now) if now == *before => Ok(()),
-            Ok(_) => Err("not read: opencode has begun to write to the database: run this again".to_owned()),
+            Ok(_) => Err("not read: its program has begun to write to the database: run this again".to_owned()),
             Err(error) => Err(describe_fault(&error)),
         }
     }
@@ -174,16 +189,14 @@ fn escaped_path(path: &Path) -> String {
 const COPY_NAME: &str = "copy.db";
 
 /// Copies a database with its logs as it is at one moment.
-fn copy_database(path: &Path) -> io::Result<PrivateFolder> {
+fn copy_database(path: &Path, copied_max: u64) -> io::Result<PrivateFolder> {
     for _ in 0..ATTEMPTS {
         let folder = PrivateFolder::create()?;
         let before = FileState::read(path)?;
-        copy_file(path, &folder.path.join(COPY_NAME))?;
+        copy_file(path, &folder.path.join(COPY_NAME), copied_max)?;
         for ending in LOG_ENDINGS {
-            match copy_file(
-                &with_ending(path, ending),
-                &folder.path.join(format!("{COPY_NAME}{ending}")),
-            ) {
+            let copy = folder.path.join(format!("{COPY_NAME}{ending}"));
+            match copy_file(&with_ending(path, ending), &copy, copied_max) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -195,13 +208,13 @@ fn copy_database(path: &Path) -> io::Result<PrivateFolder> {
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "opencode writes to the database all the time: wait a moment, then run this again",
+        "its program writes to the database all the time: wait a moment, then run this again",
     ))
 }
 
 /// Copies the bytes of a file, and not its mode.
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = open_regular(from)?.take(COPIED_BYTES_MAX);
+fn copy_file(from: &Path, to: &Path, bytes_max: u64) -> io::Result<()> {
+    let mut source = open_regular(from)?.take(bytes_max);
     io::copy(&mut source, &mut File::create_new(to)?)?;
     Ok(())
 }
@@ -213,6 +226,24 @@ fn describe_copy_fault(error: &io::Error) -> String {
         }
         io::ErrorKind::ResourceBusy => format!("not read: {error}"),
         _ => format!("not read: the private copy could not be made: {error}"),
+    }
+}
+
+/// Says why a database cannot be read, and what to do.
+pub(super) fn describe_error(error: &rusqlite::Error) -> String {
+    use rusqlite::ErrorCode;
+
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => "not read: it is no database".to_owned(),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "not read: the database is damaged; sqlite3 FILE .recover reads what is left of it".to_owned()
+        }
+        Some(ErrorCode::DiskFull) => {
+            "not read: no room for a private copy in the folder for temporary files".to_owned()
+        }
+        // Other texts of SQLite may quote what they have met.
+        Some(code) => format!("not read: the database cannot be read ({code:?})"),
+        None => "not read: a column of the database has a type that this version does not know".to_owned(),
     }
 }
 
