@@ -115,7 +115,7 @@ enum CliCommand {
     /// Repair the request bodies in a file as the proxy would, offline
     #[command(after_help = repair::AFTER_HELP)]
     Repair(repair::Args),
-    /// Find, explain and mend damaged session files of Claude Code and Codex
+    /// Find and explain damaged session files of coding agents, and mend those of Claude Code and Codex
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Args),
     /// Play six failures with and without the proxy: no key, no network, no file

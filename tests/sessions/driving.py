@@ -1,5 +1,6 @@
 """Runs a coding agent for one prompt against a provider on loopback, in a home of its own."""
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -24,6 +25,32 @@ stream_max_retries = 0
 """
 
 
+# Copilot CLI takes a provider of one's own by environment (`copilot help providers`).
+COPILOT = {
+    "COPILOT_PROVIDER_TYPE": "anthropic",
+    "COPILOT_PROVIDER_API_KEY": "sk-fixture",
+    "COPILOT_MODEL": "claude-sonnet-4.5",
+    "COPILOT_OFFLINE": "true",
+    "COPILOT_AUTO_UPDATE": "false",
+}
+QWEN = {"ANTHROPIC_API_KEY": "sk-fixture", "ANTHROPIC_MODEL": "claude-sonnet-4-5", "QWEN_CODE_DISABLE_UPDATE": "1"}
+OPENCODE = {
+    "autoupdate": False,
+    "share": "disabled",
+    "model": "fixture/claude-sonnet-4-5",
+    "small_model": "fixture/claude-sonnet-4-5",
+    "permission": {"bash": "allow"},
+}
+# Where each keeps its sessions, below its home.
+PLACES = {
+    "claude-code": ".claude/projects/**/*.jsonl",
+    "codex": ".codex/sessions/**/rollout-*.jsonl",
+    "copilot": ".copilot/session-state/*/events.jsonl",
+    "qwen-code": ".qwen/projects/*/chats/*.jsonl",
+    "opencode": ".local/share/opencode/opencode.db",
+}
+
+
 @dataclass
 class Home:
     """A home and a working folder for one client. Both are temporary."""
@@ -44,6 +71,12 @@ class Home:
             folder.mkdir(exist_ok=True)
             (folder / "config.toml").write_text(CODEX.format(url=url), "utf-8")
             return env | {"FIXTURE_KEY": "sk-fixture"}
+        if self.client == "copilot":
+            return env | COPILOT | {"COPILOT_PROVIDER_BASE_URL": url}
+        if self.client == "qwen-code":
+            return env | QWEN | {"ANTHROPIC_BASE_URL": url}
+        if self.client == "opencode":
+            return env | {"OPENCODE_CONFIG_CONTENT": json.dumps(opencode_settings(url))}
         env |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-fixture", "IS_SANDBOX": "1"}
         # No traffic beside the conversation, and no second try after a refusal.
         env |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -53,6 +86,13 @@ class Home:
         if self.client == "codex":
             begin = ["exec", "resume", session] if resume else ["exec"]
             return [*begin, "--skip-git-repo-check", prompt]
+        if self.client == "copilot":
+            return [f"--resume={session}" if resume else f"--session-id={session}", "--allow-all-tools", "-p", prompt]
+        if self.client == "qwen-code":
+            begin = ["--resume", session] if resume else ["--session-id", session]
+            return [*begin, "--auth-type", "anthropic", "--yolo", "-p", prompt]
+        if self.client == "opencode":
+            return ["run", *(["--session", session] if resume else []), prompt]
         begin = ["--resume", session] if resume else ["--session-id", session]
         return [*begin, "--allowedTools", "Bash Read Task Agent", "-p", prompt]
 
@@ -76,5 +116,12 @@ class Home:
 
     def session_files(self):
         """The session files in this home, the oldest first."""
-        places = {"codex": ".codex/sessions/**/rollout-*.jsonl", "claude-code": ".claude/projects/**/*.jsonl"}
-        return sorted(self.home.glob(places[self.client]), key=lambda file: file.stat().st_mtime_ns)
+        return sorted(self.home.glob(PLACES[self.client]), key=lambda file: file.stat().st_mtime_ns)
+
+
+def opencode_settings(url):
+    """The settings of opencode with one provider, whose library is built in."""
+    model = {"name": "Fixture", "tool_call": True, "limit": {"context": 200_000, "output": 8_000}}
+    options = {"baseURL": f"{url}/v1", "apiKey": "sk-fixture"}
+    provider = {"npm": "@ai-sdk/anthropic", "name": "Fixture", "options": options}
+    return OPENCODE | {"provider": {"fixture": provider | {"models": {"claude-sonnet-4-5": model}}}}

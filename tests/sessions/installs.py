@@ -9,7 +9,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parent.parent / "target").resolve()
 
-PACKAGES = {"claude-code": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
+PACKAGES = {
+    "claude-code": "@anthropic-ai/claude-code",
+    "codex": "@openai/codex",
+    "copilot": "@github/copilot",
+    "qwen-code": "@qwen-code/qwen-code",
+    "opencode": "opencode-ai",
+}
 # The versions that are driven, the newest first. `docs/doctor.md` says what each does with damage.
 VERSIONS = {"claude-code": ["2.1.332", "2.1.42", "2.0.32"], "codex": ["0.171.0"]}
 # Where a package has its program: a binary for this machine, or a script for Node.

@@ -21,6 +21,8 @@ FILES = {
 SUB_PROMPT = "Please do turn-sub. falcon"
 SUB_ANSWER = "answer-sub godwit"
 SIGNATURE = "c2lnbmF0dXJlIG9mIHRoZSBmaXh0dXJl" * 3
+# The tool that runs a command, where it is not "Bash".
+SHELLS = {"copilot": "bash", "qwen-code": "run_shell_command", "opencode": "bash"}
 SESSION = "5e551001-0000-4000-8000-0000000000aa"
 
 
@@ -29,7 +31,9 @@ def call(client, number, file):
     if client == "codex":
         return {"id": f"call_Fixture{number:016d}", "name": "exec_command", "input": {"cmd": f"cat {file}"}}
     known = {"command": f"cat {file}", "description": "Reads a file"}
-    return {"id": f"toolu_01Fixture{number:015d}", "name": "Bash", "input": known}
+    if client == "qwen-code":
+        known["is_background"] = False
+    return {"id": f"toolu_01Fixture{number:015d}", "name": SHELLS.get(client, "Bash"), "input": known}
 
 
 def sub_agent(name):

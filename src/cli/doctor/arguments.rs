@@ -7,7 +7,10 @@ use crate::{cli::output::OutputFlag, labels::Labelled as _, sessions::SessionCli
 /// Text below the flags in the help.
 pub(in crate::cli) const AFTER_HELP: &str = "\
 Without a name, the sessions of every known client are read, newest first:
-Claude Code in $CLAUDE_CONFIG_DIR or ~/.claude, Codex in $CODEX_HOME or ~/.codex.
+Claude Code in $CLAUDE_CONFIG_DIR or ~/.claude, Codex in $CODEX_HOME or ~/.codex,
+Copilot CLI in $COPILOT_HOME or ~/.copilot, Qwen Code in $QWEN_RUNTIME_DIR,
+$QWEN_HOME or ~/.qwen, opencode in $XDG_DATA_HOME/opencode or
+~/.local/share/opencode. Sessions of the last three are only read.
 Nothing is written without --fix and the name of a session. --fix never moves a
 byte: it overwrites bytes with as many others, or appends a record, and --undo
 takes that back. No text of a conversation is printed, except on a terminal by

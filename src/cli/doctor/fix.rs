@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    sessions::{SessionEdit, SessionReport},
+    sessions::{FixRefused, SessionEdit, SessionReport},
 };
 
 /// The mending of one session.
@@ -81,6 +81,11 @@ impl FixJob<'_> {
         if before.is_compressed {
             let told = "it is compressed, and is only read: unpack it with unzstd, and mend the unpacked file";
             return Err(FixFault::Refused(told.to_owned()));
+        }
+        if !before.report.client.is_mended() {
+            return Err(FixFault::Refused(
+                FixRefused::OnlyRead(before.report.client).to_string(),
+            ));
         }
         let mut session = OpenSession::open(&path)?;
         let _root = if self.is_dry_run {
@@ -450,6 +455,7 @@ mod tests {
                 lines: 1,
                 messages: 1,
                 reachable: 1,
+                last_ordinal: None,
                 findings: bytes.iter().enumerate().filter_map(at).map(finding).collect(),
                 unlisted: 0,
             }))

@@ -31,6 +31,7 @@ use crate::{
         success_if,
     },
     config::{default_fixes_path, process_environment},
+    sessions::{FixRefused, SessionClient},
 };
 
 /// Returns the folder of all fixes. Tells the user if there is none.
@@ -68,7 +69,12 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     for (path, told) in &selection.unknown {
         results.add_fault(path, &FixFault::Refused(told.clone()), true);
     }
-    for FoundFile { path, .. } in &selection.files {
+    for FoundFile { path, stored, .. } in &selection.files {
+        if stored.is_some() {
+            let told = FixRefused::OnlyRead(SessionClient::OpenCode).to_string();
+            results.add_fault(path, &FixFault::Refused(told), false);
+            continue;
+        }
         let name = selection.command_name(path);
         let job = FixJob {
             doctor: &CoreDoctor,

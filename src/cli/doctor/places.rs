@@ -8,6 +8,10 @@ use crate::{config::process_environment, sessions::SessionClient};
 pub(super) const ENDING: &str = ".jsonl";
 /// The ending of session files that Codex has compressed.
 pub(super) const COMPRESSED_ENDING: &str = ".jsonl.zst";
+/// The folder of the sessions of Copilot CLI, each of which has a folder of its own.
+const COPILOT_FOLDER: &str = "session-state";
+/// The file of a session of Copilot CLI in its folder.
+pub(super) const COPILOT_EVENTS: &str = "events.jsonl";
 /// Characters of the shortest id that is shown.
 const SHOWN_CHARS: usize = 8;
 /// Characters of a UUID.
@@ -15,12 +19,28 @@ const UUID_CHARS: usize = 36;
 
 /// Returns the folder of a client. `None` without a home directory.
 pub(super) fn client_home(client: SessionClient) -> Option<PathBuf> {
-    let (variable, name) = match client {
-        SessionClient::ClaudeCode => ("CLAUDE_CONFIG_DIR", ".claude"),
-        SessionClient::Codex => ("CODEX_HOME", ".codex"),
+    let (variables, name): (&[&str], &str) = match client {
+        SessionClient::ClaudeCode => (&["CLAUDE_CONFIG_DIR"], ".claude"),
+        SessionClient::Codex => (&["CODEX_HOME"], ".codex"),
+        SessionClient::Copilot => (&["COPILOT_HOME"], ".copilot"),
+        SessionClient::QwenCode => (&["QWEN_RUNTIME_DIR", "QWEN_HOME"], ".qwen"),
+        SessionClient::OpenCode => return data_folder().map(|folder| folder.join("opencode")),
     };
     let home = || user_home().map(|home| home.join(name));
-    process_environment(variable).map(PathBuf::from).or_else(home)
+    let named = variables.iter().find_map(|variable| process_environment(variable));
+    named.map(PathBuf::from).or_else(home)
+}
+
+/// Returns the folder for the data of programs, as opencode looks for it on every system.
+fn data_folder() -> Option<PathBuf> {
+    let named = process_environment("XDG_DATA_HOME").map(PathBuf::from);
+    named.or_else(|| user_home().map(|home| home.join(".local/share")))
+}
+
+/// Returns the database that opencode is told to use. `None` if it is in its folder.
+pub(super) fn named_database() -> Option<PathBuf> {
+    let named = process_environment("OPENCODE_DB").filter(|named| named != ":memory:")?;
+    Some(client_home(SessionClient::OpenCode)?.join(named))
 }
 
 /// Returns the user's home directory.
@@ -31,14 +51,20 @@ pub(super) fn user_home() -> Option<PathBuf> {
 
 /// Returns the folders of a client that have session files.
 pub(super) fn session_folders(client: SessionClient) -> Vec<PathBuf> {
-    let names: &[&str] = match client {
-        SessionClient::ClaudeCode => &["projects"],
-        SessionClient::Codex => &["sessions", "archived_sessions"],
-    };
     let home = client_home(client);
     home.iter()
-        .flat_map(|home| names.iter().map(|name| home.join(name)))
+        .flat_map(|home| folder_names(client).iter().map(|name| home.join(name)))
         .collect()
+}
+
+/// Returns the names of the folders with session files, in that of the client.
+const fn folder_names(client: SessionClient) -> &'static [&'static str] {
+    match client {
+        SessionClient::ClaudeCode | SessionClient::QwenCode => &["projects"],
+        SessionClient::Codex => &["sessions", "archived_sessions"],
+        SessionClient::Copilot => &[COPILOT_FOLDER],
+        SessionClient::OpenCode => &[],
+    }
 }
 
 /// Returns `true` if a file of this name may be a session.
@@ -54,11 +80,23 @@ pub(super) fn named_id(path: &Path) -> String {
         .iter()
         .find_map(|ending| name.strip_suffix(ending));
     let stem = ending.unwrap_or(&name);
+    if let Some(session) = copilot_session(path) {
+        return session;
+    }
     let Some(rollout) = stem.strip_prefix("rollout-") else {
         return stem.to_owned();
     };
     let id = rollout.len().checked_sub(UUID_CHARS).and_then(|at| rollout.get(at..));
     id.filter(|id| is_uuid(id)).unwrap_or(stem).to_owned()
+}
+
+/// Returns the id of a session of Copilot CLI, which is the name of its folder. `None` for another file.
+fn copilot_session(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|_| path.ends_with(COPILOT_EVENTS))?;
+    let is_session = folder.parent()?.ends_with(COPILOT_FOLDER);
+    is_session
+        .then(|| folder.file_name())?
+        .map(|name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the client whose files have such a name in such a folder. `None` if the place tells nothing.
@@ -72,16 +110,19 @@ pub(super) fn client_by_place(path: &Path) -> Option<SessionClient> {
     if name.starts_with("rollout-") && (has_folder("sessions") || has_folder("archived_sessions")) {
         return Some(SessionClient::Codex);
     }
+    if copilot_session(path).is_some() {
+        return Some(SessionClient::Copilot);
+    }
+    if has_folder("projects") && has_folder("chats") {
+        return Some(SessionClient::QwenCode);
+    }
     (has_folder("projects") && (name.starts_with("agent-") || is_uuid(&named_id(path))))
         .then_some(SessionClient::ClaudeCode)
 }
 
 /// Returns the folder of the client that a session file is in, by the folders above it. `None` for a file elsewhere.
 pub(super) fn home_above(path: &Path, client: SessionClient) -> Option<PathBuf> {
-    let names: &[&str] = match client {
-        SessionClient::ClaudeCode => &["projects"],
-        SessionClient::Codex => &["sessions", "archived_sessions"],
-    };
+    let names = folder_names(client);
     let is_root = |above: &&Path| {
         above
             .file_name()
@@ -162,6 +203,17 @@ mod tests {
                 format!("/h/.codex/archived_sessions/rollout-x-{ID}.jsonl.zst"),
                 ID,
                 Some(SessionClient::Codex),
+            ),
+            (
+                format!("/h/.copilot/session-state/{ID}/events.jsonl"),
+                ID,
+                Some(SessionClient::Copilot),
+            ),
+            ("/h/w/events.jsonl".to_owned(), "events", None),
+            (
+                format!("/h/.qwen/projects/-w/chats/{ID}.jsonl"),
+                ID,
+                Some(SessionClient::QwenCode),
             ),
             ("/h/rollout-größe.jsonl".to_owned(), "rollout-größe", None),
             ("/h/notes.jsonl".to_owned(), "notes", None),

@@ -172,7 +172,7 @@ fn describe_head(head: &[u8]) -> &'static str {
     } else if head.iter().any(|byte| *byte < b' ' && !text_controls.contains(byte)) {
         "not read: it is a binary file"
     } else {
-        "not read: no known client wrote this file; known are Claude Code and Codex"
+        "not read: no known client wrote this file; known are Claude Code, Codex, Copilot CLI and Qwen Code"
     }
 }
 

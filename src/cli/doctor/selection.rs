@@ -1,7 +1,7 @@
 //! The sessions that the arguments mean: all of the known clients, those below folders, files, and ids.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     path::{Path, PathBuf},
     time::Duration,
@@ -9,13 +9,18 @@ use std::{
 
 use super::{
     arguments::Args,
-    places::{named_id, session_folders, short_id, shown_path},
+    database::is_database,
+    opencode::{SessionDatabase, has_database_name},
+    places::{client_home, named_database, named_id, session_folders, short_id, shown_path},
+    reading::{SessionReading, UnreadFile},
     walk::{FoundFile, FoundFiles, describe_fault, time_since_1970},
 };
 use crate::sessions::SessionClient;
 
 /// Sessions that are listed if an id means several.
 const LISTED_MAX: usize = 10;
+/// The beginning of the ids of sessions in a database.
+const STORED_ID: &str = "ses";
 
 /// The files that the arguments mean, newest first.
 #[derive(Debug, Default)]
@@ -31,6 +36,8 @@ pub(super) struct SessionSelection {
     pub(super) older: usize,
     /// The ids of all sessions that were met, for short names.
     ids: BTreeSet<String>,
+    /// The databases of the sessions that are in one.
+    databases: BTreeMap<PathBuf, SessionDatabase>,
 }
 
 impl SessionSelection {
@@ -47,9 +54,8 @@ impl SessionSelection {
                 selection.add_named(name);
             }
         }
-        selection
-            .ids
-            .extend(walked.files.iter().map(|file| named_id(&file.path)));
+        selection.open_databases(&mut walked, args.includes_client(SessionClient::OpenCode));
+        selection.ids.extend(walked.files.iter().map(FoundFile::id));
         for file in walked.files {
             let is_old = args
                 .oldest()
@@ -64,9 +70,11 @@ impl SessionSelection {
         selection.links = walked.links;
         selection.files.sort_by(|left, right| {
             let newest_first = right.modified.cmp(&left.modified);
-            newest_first.then_with(|| left.path.cmp(&right.path))
+            newest_first.then_with(|| (&left.path, &left.stored).cmp(&(&right.path, &right.stored)))
         });
-        selection.files.dedup_by(|second, first| second.path == first.path);
+        selection
+            .files
+            .dedup_by(|second, first| (&second.path, &second.stored) == (&first.path, &first.stored));
         selection
     }
 
@@ -84,14 +92,54 @@ impl SessionSelection {
         selection
     }
 
+    /// Adds the sessions of the databases that were met.
+    fn open_databases(&mut self, walked: &mut FoundFiles, is_wanted: bool) {
+        for path in std::mem::take(&mut walked.databases).into_iter().filter(|_| is_wanted) {
+            match self.open_database(&path, false) {
+                Ok(found) => walked.files.extend(found),
+                Err(told) => walked.faults.push((path, told)),
+            }
+        }
+    }
+
+    /// Returns the sessions of a database. Fails with the reason.
+    fn open_database(&mut self, path: &Path, is_named: bool) -> Result<Vec<FoundFile>, String> {
+        if !self.databases.contains_key(path) {
+            let database = SessionDatabase::open(path)?;
+            self.databases.insert(path.to_owned(), database);
+        }
+        let sessions = self.databases.get(path).into_iter().flat_map(SessionDatabase::sessions);
+        let found = sessions.map(|(id, modified)| FoundFile {
+            path: path.to_owned(),
+            modified,
+            is_named,
+            stored: Some(id.to_owned()),
+        });
+        Ok(found.collect())
+    }
+
+    /// Reads a session that is in a database.
+    pub(super) fn read_stored(&self, path: &Path, id: &str) -> Result<SessionReading, UnreadFile> {
+        let database = self.databases.get(path);
+        database.ok_or(UnreadFile::NoContent)?.read_session(id)
+    }
+
     /// Adds the file of a path or an id.
     fn add_named(&mut self, name: &Path) {
+        if has_database_name(name) && name.is_file() || is_database(name) {
+            match self.open_database(name, true) {
+                Ok(found) => self.files.extend(found),
+                Err(told) => self.unknown.push((name.to_owned(), told)),
+            }
+            return;
+        }
         let error = match std::fs::metadata(name) {
             Ok(metadata) => {
                 self.files.push(FoundFile {
                     path: name.to_owned(),
                     modified: time_since_1970(&metadata),
                     is_named: true,
+                    stored: None,
                 });
                 return;
             }
@@ -113,19 +161,24 @@ impl SessionSelection {
     fn find_id(&mut self, id: &str) -> Result<FoundFile, String> {
         let mut walked = FoundFiles::default();
         add_clients(&mut walked, |_| true);
-        self.ids.extend(walked.files.iter().map(|file| named_id(&file.path)));
+        // A database may be large, and the ids of its sessions begin like no others.
+        self.open_databases(&mut walked, id.starts_with(STORED_ID));
+        self.ids.extend(walked.files.iter().map(FoundFile::id));
         let mut found: Vec<FoundFile> = walked.files;
-        found.retain(|file| named_id(&file.path).starts_with(id));
+        found.retain(|file| file.id().starts_with(id));
         // A whole id may be the beginning of another one.
-        if found.iter().any(|file| named_id(&file.path) == id) {
-            found.retain(|file| named_id(&file.path) == id);
+        if found.iter().any(|file| file.id() == id) {
+            found.retain(|file| file.id() == id);
         }
         if found.len() > 1 {
             found.sort_by_key(|file| std::cmp::Reverse(file.modified));
             let shown: Vec<String> = found
                 .iter()
                 .take(LISTED_MAX)
-                .map(|file| shown_path(&file.path))
+                .map(|file| match &file.stored {
+                    Some(id) => format!("{} ({id})", shown_path(&file.path)),
+                    None => shown_path(&file.path),
+                })
                 .collect();
             let more = if found.len() > LISTED_MAX { ", and others" } else { "" };
             return Err(format!(
@@ -144,7 +197,15 @@ impl SessionSelection {
 
     /// Returns the name of a session for another command: the beginning of its id, or its path.
     pub(super) fn command_name(&self, path: &Path) -> String {
-        let id = named_id(path);
+        self.short_name(path, named_id(path))
+    }
+
+    /// Returns the name of a session that was found, for another command.
+    pub(super) fn name_of(&self, file: &FoundFile) -> String {
+        self.short_name(&file.path, file.id())
+    }
+
+    fn short_name(&self, path: &Path, id: String) -> String {
         if self.ids.contains(&id) {
             // Of all ids in order, its neighbors share the most letters with it.
             let before = self.ids.range(..id.clone()).next_back();
@@ -158,11 +219,27 @@ impl SessionSelection {
 
 /// Adds the sessions of clients whose folders are there.
 fn add_clients(walked: &mut FoundFiles, is_wanted: impl Fn(SessionClient) -> bool) {
-    let clients = SessionClient::ALL.into_iter().filter(|client| is_wanted(*client));
-    let folders = clients.flat_map(session_folders);
-    folders
-        .filter(|folder| folder.is_dir())
-        .for_each(|folder| walked.add_folder(&folder));
+    for client in SessionClient::ALL.into_iter().filter(|client| is_wanted(*client)) {
+        for folder in session_folders(client).iter().filter(|folder| folder.is_dir()) {
+            if client == SessionClient::Copilot {
+                walked.add_copilot_sessions(folder);
+            } else {
+                walked.add_folder(folder);
+            }
+        }
+        if client == SessionClient::OpenCode {
+            add_databases(walked);
+        }
+    }
+}
+
+/// Adds the databases of opencode.
+fn add_databases(walked: &mut FoundFiles) {
+    let folder = client_home(SessionClient::OpenCode);
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let found = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let found = found.filter(|path| has_database_name(path)).chain(named_database());
+    walked.databases.extend(found.filter(|path| path.is_file()));
 }
 
 /// Returns a path as a shell reads it.

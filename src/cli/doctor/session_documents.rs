@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     live::LiveState,
     reading::SessionReading,
+    session_text::is_stored,
     weights::{message_of, weight_of},
 };
 use crate::{
@@ -23,7 +24,7 @@ pub(super) fn session_document(path: &Path, reading: &SessionReading, live: Opti
         "client_version": report.version.map(|version| version.to_string()),
         "session": session_id(report),
         "bytes": report.bytes,
-        "lines": report.lines,
+        "lines": (!is_stored(report)).then_some(report.lines),
         "messages": report.messages,
         "reachable": report.reachable,
         "live": live.and_then(LiveState::is_in_use),
@@ -62,8 +63,9 @@ pub(super) fn findings_document(report: &SessionReport) -> Value {
         json!({
             "code": finding.code.label(),
             "severity": weight_of(report, finding).label(),
-            "line": finding.line,
-            "byte": finding.byte,
+            "line": (!is_stored(report)).then_some(finding.line),
+            "byte": (!is_stored(report)).then_some(finding.byte),
+            "row": is_stored(report).then_some(finding.line),
             "id": printable_name(finding.id.as_bytes()),
             "lines": finding.lines,
             "message": message_of(report, finding),

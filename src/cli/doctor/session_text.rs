@@ -18,7 +18,7 @@ use crate::{
         time_format::format_time,
     },
     printable::printable_name,
-    sessions::{FixKind, SessionFinding, SessionReport, Severity},
+    sessions::{FixKind, SessionClient, SessionFinding, SessionReport, Severity},
 };
 
 /// Findings of one file that are shown.
@@ -47,12 +47,16 @@ impl ToldSession<'_> {
     fn write_heading(&self, out: &mut impl Write, now: Duration, painter: Painter) -> io::Result<()> {
         let report = &self.reading.report;
         let path = painter.paint(TextStyle::Bold, &shown_path(self.path));
+        let session = match &report.session {
+            Some(id) if is_stored(report) => format!(" ({})", printable_name(id.as_bytes())),
+            _ => String::new(),
+        };
         let version = report.version.map(|version| format!(" {version}")).unwrap_or_default();
         let age = self.reading.modified.map(|modified| now.saturating_sub(modified));
         let age = age.map(|age| format!(" {} ago,", format_time(age))).unwrap_or_default();
         writeln!(
             out,
-            "{path}  {}{version}, {},{age} {} of {} messages would be sent{}",
+            "{path}{session}  {}{version}, {},{age} {} of {} messages would be sent{}",
             report.client.name(),
             format_bytes(report.bytes),
             report.reachable,
@@ -69,6 +73,11 @@ impl ToldSession<'_> {
             return writeln!(out, "  {}", painter.paint(TextStyle::Green, "nothing is damaged"));
         }
         match (counts.mendable, &self.command_name) {
+            _ if !self.reading.report.client.is_mended() => writeln!(
+                out,
+                "  {total}; sessions of {} are only read: antiphon doctor --explain CODE says what helps",
+                self.reading.report.client.name()
+            ),
             _ if self.reading.is_compressed => {
                 writeln!(out, "  {total}; the file is compressed, so it is only read")
             }
@@ -89,7 +98,8 @@ impl ToldSession<'_> {
 
 fn live_text(live: &LiveState) -> String {
     match live {
-        LiveState::Idle | LiveState::Recent(_) | LiveState::Unreadable(_) => String::new(),
+        LiveState::Idle | LiveState::Unreadable(_) => String::new(),
+        LiveState::Recent(_) => ", may be in use".to_owned(),
         LiveState::InUse { pid: Some(pid), .. } => format!(", in use by process {pid}"),
         LiveState::InUse { pid: None, .. } => ", in use".to_owned(),
     }
@@ -120,7 +130,13 @@ fn write_finding(
         Severity::Error | Severity::Warning => TextStyle::Red,
         Severity::Note => TextStyle::Dim,
     };
-    let place = painter.paint(TextStyle::Cyan, &format!(":{}", finding.line));
+    let unit = if is_stored(report) { "row" } else { "line" };
+    let place = if is_stored(report) {
+        format!("row {}", finding.line)
+    } else {
+        format!(":{}", finding.line)
+    };
+    let place = painter.paint(TextStyle::Cyan, &place);
     let kind = painter.paint(style, &format!("{}: {}", severity.label(), finding.code.label()));
     let id = match finding.id.as_str() {
         "" => String::new(),
@@ -134,19 +150,24 @@ fn write_finding(
         out,
         "  {place}: {kind}: {}{}{id}{fix}",
         message_of(report, finding),
-        other_lines(&finding.lines)
+        other_lines(unit, &finding.lines)
     )
 }
 
+/// Returns `true` if a session is in a database, which has rows in place of lines.
+pub(super) fn is_stored(report: &SessionReport) -> bool {
+    report.client == SessionClient::OpenCode
+}
+
 /// Names further lines of a finding.
-fn other_lines(lines: &[u64]) -> String {
+fn other_lines(unit: &str, lines: &[u64]) -> String {
     if lines.is_empty() {
         return String::new();
     }
     let shown: Vec<String> = lines.iter().take(LINES_MAX).map(u64::to_string).collect();
     let more = if lines.len() > LINES_MAX { ", …" } else { "" };
-    let word = if lines.len() == 1 { "line" } else { "lines" };
-    format!(" [see {word} {}{more}]", shown.join(", "))
+    let ending = if lines.len() == 1 { "" } else { "s" };
+    format!(" [see {unit}{ending} {}{more}]", shown.join(", "))
 }
 
 /// Says how many findings there are of each weight. Empty if there is none.
@@ -192,10 +213,10 @@ mod tests {
         ] {
             assert_eq!(format_bytes(bytes), shown);
         }
-        assert_eq!(other_lines(&[]), "");
-        assert_eq!(other_lines(&[3]), " [see line 3]");
+        assert_eq!(other_lines("line", &[]), "");
+        assert_eq!(other_lines("line", &[3]), " [see line 3]");
         assert_eq!(
-            other_lines(&[1, 2, 3, 4, 5, 6, 7, 8, 9]),
+            other_lines("line", &[1, 2, 3, 4, 5, 6, 7, 8, 9]),
             " [see lines 1, 2, 3, 4, 5, 6, 7, 8, …]"
         );
     }

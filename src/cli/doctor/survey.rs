@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     arguments::Args,
+    codex_list::CodexLists,
     document_stream::DocumentStream,
-    live::{LiveSigns, LiveTarget},
+    live::{LiveSigns, LiveState, LiveTarget},
     places::shown_path,
     reading::{SessionReading, UnreadFile, read_session},
     selection::SessionSelection,
@@ -70,6 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         selection: &selection,
         now,
         signs: LiveSigns::gather(),
+        codex_lists: CodexLists::default(),
         painter: Painter::of_stdout(),
         output,
         totals: SurveyTotals::default(),
@@ -92,6 +94,7 @@ struct Survey<'s> {
     selection: &'s SessionSelection,
     now: Duration,
     signs: LiveSigns,
+    codex_lists: CodexLists,
     painter: Painter,
     output: SurveyOutput,
     totals: SurveyTotals,
@@ -99,9 +102,17 @@ struct Survey<'s> {
 
 impl Survey<'_> {
     fn read_file(&mut self, file: &FoundFile) -> io::Result<()> {
-        match read_session(&CoreDoctor, &file.path) {
-            Ok(reading) => {
+        let read = match &file.stored {
+            Some(id) => self.selection.read_stored(&file.path, id),
+            None => read_session(&CoreDoctor, &file.path),
+        };
+        match read {
+            Ok(mut reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {
+                    let ahead = self.codex_lists.compare(&file.path, &reading.report);
+                    // A live client may be about to write what its list has already.
+                    let ahead = ahead.filter(|_| self.live_state(file, &reading) == LiveState::Idle);
+                    reading.report.findings.extend(ahead);
                     self.tell_session(file, &reading)?;
                 }
                 Ok(())
@@ -118,6 +129,12 @@ impl Survey<'_> {
         }
     }
 
+    fn live_state(&self, file: &FoundFile, reading: &SessionReading) -> LiveState {
+        let session = reading.report.session.as_deref();
+        self.signs
+            .state_of(&LiveTarget::of_file(reading.report.client, &file.path, session))
+    }
+
     fn tell_session(&mut self, file: &FoundFile, reading: &SessionReading) -> io::Result<()> {
         let (path, counts) = (&file.path, count_weights(&reading.report));
         let totals = &mut self.totals;
@@ -127,20 +144,20 @@ impl Survey<'_> {
         totals.findings.notes += counts.notes;
         totals.damaged += usize::from(counts.has_findings(false));
         totals.noted += usize::from(counts.notes > 0 && !counts.has_findings(false));
-        let live = || {
-            let target = LiveTarget::of_file(reading.report.client, path, reading.report.session.as_deref());
-            self.signs.state_of(&target)
-        };
+        // A list of everything that is well would hide the rest.
+        let is_shown = file.is_named || counts.has_findings(self.args.strict);
+        if matches!(self.output, SurveyOutput::Text(_)) && !is_shown {
+            return Ok(());
+        }
+        let live = self.live_state(file, reading);
         match &mut self.output {
-            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, Some(&live()))),
-            // A list of everything that is well would hide the rest.
-            SurveyOutput::Text(_) if !file.is_named && !counts.has_findings(self.args.strict) => Ok(()),
+            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, Some(&live))),
             SurveyOutput::Text(out) => {
                 let told = ToldSession {
                     path,
-                    command_name: Some(self.selection.command_name(path)),
+                    command_name: Some(self.selection.name_of(file)),
                     reading,
-                    live: Some(&live()),
+                    live: Some(&live),
                 };
                 told.write(out, self.now, self.painter)?;
                 out.flush()

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::places::has_session_name;
+use super::{
+    opencode::has_database_name,
+    places::{COPILOT_EVENTS, has_session_name, named_id},
+};
 
 /// Folders below a folder that are entered.
 const DEPTH_MAX: usize = 16;
@@ -22,12 +25,23 @@ pub(super) struct FoundFile {
     pub(super) modified: Duration,
     /// `true` if the user has named this file.
     pub(super) is_named: bool,
+    /// The id of the session, in a database that has several. `None` for a file of one session.
+    pub(super) stored: Option<String>,
+}
+
+impl FoundFile {
+    /// Returns the id of the session, as the database or the name of the file tells it.
+    pub(super) fn id(&self) -> String {
+        self.stored.clone().unwrap_or_else(|| named_id(&self.path))
+    }
 }
 
 /// The files below some folders.
 #[derive(Debug, Default)]
 pub(super) struct FoundFiles {
     pub(super) files: Vec<FoundFile>,
+    /// Databases that have several sessions.
+    pub(super) databases: Vec<PathBuf>,
     /// Paths that could not be looked at, and why.
     pub(super) faults: Vec<(PathBuf, String)>,
     /// Links that were not followed.
@@ -66,33 +80,51 @@ impl FoundFiles {
         }
     }
 
+    /// Adds the sessions of Copilot CLI in the folder of them all. A session's folder has files of the user beside it.
+    pub(super) fn add_copilot_sessions(&mut self, folder: &Path) {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.faults.push((folder.to_owned(), describe_fault(&error))),
+        };
+        for entry in entries.flatten().take(FILES_MAX) {
+            let path = entry.path().join(COPILOT_EVENTS);
+            let Ok(metadata) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            self.add_file(path, &metadata);
+        }
+    }
+
+    fn add_file(&mut self, path: PathBuf, metadata: &fs::Metadata) {
+        if metadata.is_symlink() {
+            self.links = self.links.saturating_add(1);
+        } else if !metadata.is_file() {
+            self.faults
+                .push((path, "it is no regular file, and was left alone".to_owned()));
+        } else if has_database_name(&path) {
+            self.databases.push(path);
+        } else {
+            self.files.push(FoundFile {
+                path,
+                modified: time_since_1970(metadata),
+                is_named: false,
+                stored: None,
+            });
+        }
+    }
+
     /// Adds an entry if it may be a session. Returns the path of a folder, to be entered.
     fn add_entry(&mut self, entry: &DirEntry) -> io::Result<Option<PathBuf>> {
         let (kind, path) = (entry.file_type()?, entry.path());
         if kind.is_dir() {
             return Ok(Some(path));
         }
-        if !has_session_name(&path) {
+        if !has_session_name(&path) && !has_database_name(&path) {
             return Ok(None);
         }
-        if kind.is_symlink() {
-            self.links = self.links.saturating_add(1);
-            return Ok(None);
-        }
-        if !kind.is_file() {
-            self.faults
-                .push((path, "it is no regular file, and was left alone".to_owned()));
-            return Ok(None);
-        }
+        // Of a link, these are the facts about the link.
         match entry.metadata() {
-            Ok(metadata) => {
-                let modified = time_since_1970(&metadata);
-                self.files.push(FoundFile {
-                    path,
-                    modified,
-                    is_named: false,
-                });
-            }
+            Ok(metadata) => self.add_file(path, &metadata),
             // The client has removed it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => self.faults.push((path, describe_fault(&error))),

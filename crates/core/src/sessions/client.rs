@@ -11,6 +11,12 @@ labelled_enum! {
         ClaudeCode = "claude-code",
         /// Codex
         Codex = "codex",
+        /// GitHub Copilot CLI
+        Copilot = "copilot",
+        /// Qwen Code
+        QwenCode = "qwen-code",
+        /// opencode
+        OpenCode = "opencode",
     }
 }
 
@@ -20,6 +26,17 @@ impl SessionClient {
         match self {
             Self::ClaudeCode => "Claude Code",
             Self::Codex => "Codex",
+            Self::Copilot => "Copilot CLI",
+            Self::QwenCode => "Qwen Code",
+            Self::OpenCode => "opencode",
+        }
+    }
+
+    /// Returns `true` if its sessions are mended. Those of the others are only read.
+    pub const fn is_mended(self) -> bool {
+        match self {
+            Self::ClaudeCode | Self::Codex => true,
+            Self::Copilot | Self::QwenCode | Self::OpenCode => false,
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{client::ClientVersion, edits::SessionEdit, finding::SessionFinding, records::SessionRecord};
+use super::{
+    client::ClientVersion,
+    edits::SessionEdit,
+    finding::SessionFinding,
+    records::{FileLines, SessionRecord},
+};
 
 /// The facts about a session, without those of its lines.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +20,8 @@ pub(super) struct LogFacts {
     pub(super) messages: u64,
     /// Those of them that the client sends in its next request.
     pub(super) reachable: u64,
+    /// The highest number of a record. `None` if they have none.
+    pub(super) last_ordinal: Option<u64>,
     /// The findings, in the order of the file.
     pub(super) findings: Vec<SessionFinding>,
 }
@@ -24,7 +31,10 @@ pub(super) trait SessionLog {
     /// Adds a record, in the order of the file.
     fn add(&mut self, record: &SessionRecord<'_>);
 
-    /// Returns the facts, after the last record.
+    /// Takes the damage of all lines, after the last record. A client may read records of a line that others skip.
+    fn note_lines(&mut self, _lines: &FileLines) {}
+
+    /// Returns the facts, after the last record and the lines.
     fn finish(self: Box<Self>) -> LogFacts;
 }
 

@@ -49,6 +49,8 @@ impl OriginMark {
 
 const CLAUDE_CODE: RecordOrigin = RecordOrigin::Known(SessionClient::ClaudeCode);
 const CODEX: RecordOrigin = RecordOrigin::Known(SessionClient::Codex);
+const COPILOT: RecordOrigin = RecordOrigin::Known(SessionClient::Copilot);
+const QWEN_CODE: RecordOrigin = RecordOrigin::Known(SessionClient::QwenCode);
 
 const fn mark(
     origin: RecordOrigin,
@@ -71,7 +73,7 @@ const fn mark(
 const ORIGINS: &[OriginMark] = &[
     // Qwen Code has the links of Claude Code, and messages of Gemini's format.
     mark(
-        RecordOrigin::Foreign,
+        QWEN_CODE,
         &["user", "assistant", "tool_result"],
         &["message", "uuid"],
         Some("parts"),
@@ -136,9 +138,8 @@ const ORIGINS: &[OriginMark] = &[
     )
     .alone(&["payload", "timestamp"])
     .known_by(&["ordinal"], &["call_id", "id"]),
-    // Copilot CLI.
     mark(
-        RecordOrigin::Foreign,
+        COPILOT,
         &[
             "session.start",
             "user.message",
@@ -148,7 +149,9 @@ const ORIGINS: &[OriginMark] = &[
         ],
         &["data"],
         None,
-    ),
+    )
+    .alone(&["data", "parentId", "timestamp"])
+    .known_by(&["parentId"], &[]),
     // pi.
     mark(RecordOrigin::Foreign, &["session"], &["cwd"], None),
     mark(RecordOrigin::Foreign, &["message"], &["message", "parentId"], None),
@@ -238,7 +241,7 @@ mod tests {
             ),
             (
                 r#"{"type":"user","uuid":"a","sessionId":"s","message":{"role":"user","parts":[]}}"#,
-                foreign,
+                Some(QWEN_CODE),
             ),
             (
                 r#"{"type":"user","uuid":"a","parentUuid":null,"message":{"content":"x"}}"#,
@@ -261,7 +264,10 @@ mod tests {
             (r#"{"contents":[]}"#, stray),
             (r#"{"custom_id":"a","body":{}}"#, stray),
             (r#"{"type":"assistant","parts":[]}"#, stray),
-            (r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#, foreign),
+            (
+                r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#,
+                Some(COPILOT),
+            ),
             (
                 r#"{"type":"message","id":"a","parentId":"b","message":{"role":"user"}}"#,
                 foreign,

@@ -5,8 +5,10 @@
 //! only its place, its links and the ids of its calls are kept, never a text. What a client does about a damage is data
 //! ([`severity`]). An edit overwrites bytes with as many others, or appends a record ([`edits`]).
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
+//! Sessions of some clients are only read: [`SessionClient::is_mended`].
 
 mod block_list;
+mod call_pairs;
 pub mod client;
 pub mod damage;
 pub mod edits;
@@ -27,6 +29,8 @@ mod splices;
 
 mod claude_code;
 mod codex;
+mod copilot;
+mod qwen_code;
 
 #[cfg(test)]
 mod stand_ins;

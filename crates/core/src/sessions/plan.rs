@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Seek};
 
 use super::{
+    client::SessionClient,
     damage::{DamageLayer, SessionCode},
     edits::{EditFault, EditedFile, SessionEdit},
     file_edits,
@@ -21,6 +22,9 @@ pub enum FixRefused {
     /// Nothing is known about the file.
     #[error("{0}")]
     NotRead(NotRead),
+    /// Its client's sessions are only read.
+    #[error("sessions of {} are only read, and nothing is written", .0.name())]
+    OnlyRead(SessionClient),
     /// A finding would remain that should be mended.
     #[error("after all edits, {} would remain on line {line}", code.label())]
     Remains {
@@ -67,6 +71,9 @@ pub fn plan_fix(file: &mut (impl Read + Seek)) -> io::Result<Vec<SessionEdit>> {
 fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Result<Vec<SessionEdit>> {
     let mut edited = EditedFile::new(file)?;
     let mut report = scan_view(logs, &mut edited)?;
+    if !report.client.is_mended() {
+        return Err(FixRefused::OnlyRead(report.client).into());
+    }
     let before = report.reachable;
     for _ in 0..ROUNDS_MAX {
         let mendable = || report.findings.iter().filter(|finding| finding.fix != FixKind::Told);

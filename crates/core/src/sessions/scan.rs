@@ -6,11 +6,13 @@ use super::{
     claude_code::{self, ClaudeCodeLog},
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
+    copilot::CopilotLog,
     damage::{Damage, SessionCode},
     finding::{FixKind, RecordLoss, SessionFinding},
     holes::{SkipHoles, WithoutHoles},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
+    qwen_code::QwenLog,
     records::{FileLines, PieceReader, SessionRecord},
 };
 
@@ -31,6 +33,8 @@ pub struct SessionReport {
     pub messages: u64,
     /// Those of them that the client sends in its next request.
     pub reachable: u64,
+    /// The highest number of a record that the client reads. `None` if its records have none.
+    pub last_ordinal: Option<u64>,
     /// The findings, in the order of the file.
     pub findings: Vec<SessionFinding>,
     /// Findings about lines that are not listed, because there are too many.
@@ -77,7 +81,20 @@ pub(super) const LOGS: &[LogRow] = &[
         new_log: || Box::new(CodexLog::default()),
         plan_way: PlanWay::InTurn(codex::plan_edits),
     },
+    LogRow {
+        client: SessionClient::Copilot,
+        new_log: || Box::new(CopilotLog::default()),
+        plan_way: NO_EDITS,
+    },
+    LogRow {
+        client: SessionClient::QwenCode,
+        new_log: || Box::new(QwenLog::default()),
+        plan_way: NO_EDITS,
+    },
 ];
+
+/// The plan for clients whose sessions are only read.
+const NO_EDITS: PlanWay = PlanWay::InTurn(|_, _| Ok(Vec::new()));
 
 /// Reads a session file, whose client is known by its first records.
 ///
@@ -198,7 +215,10 @@ impl SessionScan {
         let client = self.client.or(place).ok_or(NotRead::UnknownClient)?;
         let log = self.logs.iter().position(|(known, _)| *known == client);
         let log = log.map(|index| self.logs.swap_remove(index).1);
-        let facts = log.map_or_else(LogFacts::default, SessionLog::finish);
+        let facts = log.map_or_else(LogFacts::default, |mut log| {
+            log.note_lines(&file);
+            log.finish()
+        });
         if facts.messages == 0 && !is_empty {
             return Err(NotRead::NoContent);
         }
@@ -212,6 +232,7 @@ impl SessionScan {
             lines: file.lines,
             messages: facts.messages,
             reachable: facts.reachable,
+            last_ordinal: facts.last_ordinal,
             findings: join_findings(client, of_lines, facts.findings, is_empty),
             unlisted: file.unlisted,
         })
@@ -236,7 +257,7 @@ fn join_findings(
         // Codex counts its records, so none is appended again.
         let is_appended = finding.fix == FixKind::Append && client == SessionClient::Codex;
         // Without a record nothing can be brought back.
-        if is_appended || is_empty {
+        if is_appended || is_empty || !client.is_mended() {
             finding.fix = FixKind::Told;
         }
     }
@@ -298,9 +319,8 @@ mod tests {
             (vec![TITLE], Err(NotRead::NoContent)),
             (vec![SYSTEM], Err(NotRead::UnknownClient)),
             (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
-            (vec![QWEN], Err(NotRead::UnknownClient)),
-            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::UnknownClient)),
-            (vec![COPILOT], Err(NotRead::UnknownClient)),
+            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
+            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
             (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
             (vec![CODEX, GEMINI], Ok((codex, 1, 1))),
             (vec![GEMINI, CODEX], Err(NotRead::UnknownClient)),

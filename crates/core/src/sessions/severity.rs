@@ -308,6 +308,11 @@ pub const MEASURED: &[Measured] = &[
     ),
     codex_damage(Damage::LastOrdinal, Severity::Error, NOT_LOADED),
     codex_damage(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
+    codex_damage(
+        Damage::ProjectionAhead,
+        Severity::Warning,
+        "the client sends all of it, and its list lacks what is written until the numbers meet",
+    ),
     codex_pairing(
         FindingKind::Unanswered,
         Severity::Note,
@@ -338,6 +343,212 @@ pub const MEASURED: &[Measured] = &[
         FindingKind::Field,
         Severity::Warning,
         "the client leaves a result out, or the provider refuses reasoning in open text",
+    ),
+    // Copilot CLI, which goes by the order of the file.
+    copilot(
+        Damage::NulBytes,
+        Severity::Warning,
+        "the client skips a record that stands on the same line; with the first one it does not load the session",
+    ),
+    copilot(
+        Damage::ByteOrderMark,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
+    copilot(
+        Damage::InvalidUtf8,
+        Severity::Warning,
+        "the client skips the record; with the first one it does not load the session",
+    ),
+    copilot(
+        Damage::LoneSurrogate,
+        Severity::Note,
+        "the client replaces it before it sends the text",
+    ),
+    copilot(
+        Damage::TornRecord,
+        Severity::Warning,
+        "the client skips the line, with any record behind the fragment; with the first one it does not load the session",
+    ),
+    copilot(
+        Damage::JoinedRecords,
+        Severity::Warning,
+        "the client skips them all, and answers their calls as interrupted",
+    ),
+    copilot(Damage::RawNewline, Severity::Warning, "the client skips the record"),
+    copilot(
+        Damage::RepeatedRecord,
+        Severity::Error,
+        "the client sends a call twice, and the provider refuses every request; a result it sends once",
+    ),
+    copilot(
+        Damage::EmptyFile,
+        Severity::Error,
+        "the client does not find the session",
+    ),
+    copilot(
+        Damage::SessionMetaMissing,
+        Severity::Error,
+        "the client does not load the session",
+    ),
+    copilot(
+        Damage::OpenCall,
+        Severity::Note,
+        "the client answers the call itself, with the words that it was interrupted",
+    ),
+    copilot_pair(
+        FindingKind::Unanswered,
+        Severity::Note,
+        "the client answers the call itself, with the words that it was interrupted",
+    ),
+    copilot_pair(
+        FindingKind::Orphan,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    copilot_pair(
+        FindingKind::Duplicate,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
+    copilot_pair(
+        FindingKind::MalformedCall,
+        Severity::Error,
+        "the client does not load a session with a call that has no id",
+    ),
+    copilot_pair(
+        FindingKind::NoId,
+        Severity::Error,
+        "the client does not load the session",
+    ),
+    copilot_pair(
+        FindingKind::DuplicateCall,
+        Severity::Error,
+        "the client sends both, and the provider refuses every request",
+    ),
+    // Qwen Code, which goes back from the last record, link by link.
+    qwen(
+        Damage::NulBytes,
+        Severity::Note,
+        "the client takes a record that stands on the same line out of it",
+    ),
+    qwen(
+        Damage::ByteOrderMark,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
+    qwen(Damage::InvalidUtf8, Severity::Note, "the client replaces the byte"),
+    qwen(
+        Damage::LoneSurrogate,
+        Severity::Error,
+        "the client sends it as it is, and the provider refuses every request",
+    ),
+    qwen(
+        Damage::TornRecord,
+        Severity::Warning,
+        "the client skips the line; if a record was lost by it, nothing of what stands before it is sent",
+    ),
+    qwen(Damage::JoinedRecords, Severity::Note, "the client reads all of them"),
+    qwen(
+        Damage::RawNewline,
+        Severity::Warning,
+        "the client skips the record, and sends nothing of what stands before it",
+    ),
+    qwen(
+        Damage::RepeatedRecord,
+        Severity::Note,
+        "the client sends its calls and results once",
+    ),
+    qwen(
+        Damage::EmptyFile,
+        Severity::Error,
+        "the client does not find the session",
+    ),
+    qwen(
+        Damage::LostParent,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
+    qwen(
+        Damage::UuidTwice,
+        Severity::Warning,
+        "the client takes both for one message, and leaves out what stands between them",
+    ),
+    qwen(
+        Damage::ParentCircle,
+        Severity::Note,
+        "the client ends its way back there, and sends nothing of what stands before it",
+    ),
+    qwen(
+        Damage::Fork,
+        Severity::Warning,
+        "the client sends the branch of the last record, and leaves the other out",
+    ),
+    qwen(
+        Damage::Rewound,
+        Severity::Note,
+        "the client sends the branch of the last record",
+    ),
+    qwen(
+        Damage::OpenCall,
+        Severity::Note,
+        "the client answers the call itself, with the words that no result was recorded",
+    ),
+    qwen_pair(
+        FindingKind::Unanswered,
+        Severity::Note,
+        "the client answers the call itself, with the words that no result was recorded",
+    ),
+    qwen_pair(
+        FindingKind::Orphan,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    qwen_pair(
+        FindingKind::Duplicate,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
+    qwen_pair(
+        FindingKind::DuplicateCall,
+        Severity::Error,
+        "the client sends both, and the provider refuses every request",
+    ),
+    qwen_pair(
+        FindingKind::MalformedCall,
+        Severity::Note,
+        "the client sends another input in its place",
+    ),
+    // opencode, which keeps its sessions in a database.
+    opencode(
+        SessionCode::Damage(Damage::TornRecord),
+        Severity::Error,
+        "the client does not load the session",
+    ),
+    opencode(
+        SessionCode::Damage(Damage::LostParent),
+        Severity::Warning,
+        "the client leaves it out",
+    ),
+    opencode(
+        SessionCode::Damage(Damage::OpenCall),
+        Severity::Note,
+        "the client answers it in each request, with the words that it was interrupted",
+    ),
+    opencode(
+        SessionCode::Pairing(FindingKind::Unanswered),
+        Severity::Note,
+        "the client answers it in each request, with the words that it was interrupted",
+    ),
+    opencode(
+        SessionCode::Pairing(FindingKind::DuplicateCall),
+        Severity::Error,
+        "the client sends both, and the provider refuses every request",
+    ),
+    opencode(
+        SessionCode::Pairing(FindingKind::MalformedCall),
+        Severity::Error,
+        "the client does not load a session with a call that has no state",
     ),
 ];
 
@@ -433,6 +644,44 @@ impl Measured {
 
     fn has_version(&self, version: ClientVersion) -> bool {
         self.from.is_none_or(|from| version >= from) && self.until.is_none_or(|until| version < until)
+    }
+}
+
+const fn copilot(damage: Damage, severity: Severity, effect: &'static str) -> Measured {
+    read_only_row(SessionClient::Copilot, SessionCode::Damage(damage), severity, effect)
+}
+
+const fn copilot_pair(kind: FindingKind, severity: Severity, effect: &'static str) -> Measured {
+    read_only_row(SessionClient::Copilot, SessionCode::Pairing(kind), severity, effect)
+}
+
+const fn qwen(damage: Damage, severity: Severity, effect: &'static str) -> Measured {
+    read_only_row(SessionClient::QwenCode, SessionCode::Damage(damage), severity, effect)
+}
+
+const fn qwen_pair(kind: FindingKind, severity: Severity, effect: &'static str) -> Measured {
+    read_only_row(SessionClient::QwenCode, SessionCode::Pairing(kind), severity, effect)
+}
+
+const fn opencode(code: SessionCode, severity: Severity, effect: &'static str) -> Measured {
+    read_only_row(SessionClient::OpenCode, code, severity, effect)
+}
+
+const fn read_only_row(client: SessionClient, code: SessionCode, severity: Severity, effect: &'static str) -> Measured {
+    let measured = match client {
+        SessionClient::Copilot => "1.0.102, 2026-11",
+        SessionClient::QwenCode => "0.24.4, 2026-11",
+        _ => "1.18.33, 2026-11",
+    };
+    Measured {
+        code,
+        client,
+        from: None,
+        until: None,
+        loss: None,
+        severity,
+        effect,
+        measured,
     }
 }
 
@@ -562,8 +811,8 @@ mod tests {
         let client = SessionClient::ClaudeCode;
         for (code, wanted) in [
             (SessionCode::Damage(Damage::LongRecord), Severity::Warning),
-            // Only a note for Codex.
-            (SessionCode::Pairing(FindingKind::DuplicateCall), Severity::Warning),
+            // A note for Codex, and an error for others.
+            (SessionCode::Pairing(FindingKind::DuplicateCall), Severity::Error),
             // An error for Codex.
             (SessionCode::Damage(Damage::EmptyFile), Severity::Error),
         ] {

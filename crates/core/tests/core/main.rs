@@ -37,6 +37,7 @@ mod mend_properties;
 mod odd_json;
 mod outlines;
 mod posted_contents;
+mod read_only_sessions;
 mod refusal_texts;
 mod repair_evidence;
 mod repair_policy;

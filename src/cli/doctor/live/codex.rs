@@ -112,7 +112,7 @@ fn in_use(file: &File) -> LiveState {
 
 /// Returns the process that holds a lock of this file, as `/proc/locks` lists it.
 #[cfg(target_os = "linux")]
-fn listed_holder(file: &File) -> Option<u32> {
+pub(super) fn listed_holder(file: &File) -> Option<u32> {
     use std::os::unix::fs::MetadataExt as _;
 
     let inode = file.metadata().ok()?.ino();
@@ -122,7 +122,7 @@ fn listed_holder(file: &File) -> Option<u32> {
 
 /// Returns the process that holds a lock of this file.
 #[cfg(not(target_os = "linux"))]
-const fn listed_holder(_file: &File) -> Option<u32> {
+pub(super) const fn listed_holder(_file: &File) -> Option<u32> {
     None
 }
 

@@ -2,6 +2,7 @@
 
 mod claude_code;
 mod codex;
+mod copilot;
 mod processes;
 mod sign;
 
@@ -69,6 +70,9 @@ impl LiveSigns {
                 SessionClient::ClaudeCode => self.claude_state(home, target, processes),
                 SessionClient::Codex if has_locks => LiveState::Idle,
                 SessionClient::Codex => codex::state_of(home, target),
+                SessionClient::Copilot => copilot::state_of(&target.path, processes),
+                // They have no sign of their own.
+                SessionClient::QwenCode | SessionClient::OpenCode => LiveState::Idle,
             };
             if state != LiveState::Idle {
                 return state;
@@ -132,7 +136,10 @@ fn writer_of(_path: &Path, _processes: &[ProcessFacts]) -> Option<u32> {
 #[cfg(unix)]
 fn time_sign(target: &LiveTarget, homes: &[PathBuf]) -> LiveState {
     let has_own_sign = match target.client {
-        SessionClient::ClaudeCode => true,
+        SessionClient::ClaudeCode | SessionClient::Copilot => true,
+        // It opens the file for each record alone.
+        SessionClient::QwenCode => false,
+        SessionClient::OpenCode => cfg!(target_os = "linux"),
         // On Linux open files are seen.
         SessionClient::Codex => cfg!(target_os = "linux") || homes.iter().any(|home| codex::has_locks(home)),
     };

@@ -81,6 +81,11 @@ impl Home {
             .env("XDG_CONFIG_HOME", self.folder.join("config"))
             .env_remove("CLAUDE_CONFIG_DIR")
             .env_remove("CODEX_HOME")
+            .env_remove("COPILOT_HOME")
+            .env_remove("QWEN_HOME")
+            .env_remove("QWEN_RUNTIME_DIR")
+            .env_remove("OPENCODE_DB")
+            .env_remove("XDG_DATA_HOME")
             .env_remove("CLAUDE_CODE_CHILD_SESSION")
             .current_dir(&self.folder)
             .stdin(Stdio::null());

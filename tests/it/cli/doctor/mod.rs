@@ -8,4 +8,5 @@ mod home;
 mod killed;
 mod live;
 mod privacy;
+mod read_only;
 mod undoing;

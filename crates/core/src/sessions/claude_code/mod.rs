@@ -52,6 +52,7 @@ impl SessionLog for ClaudeCodeLog {
             session: analysis.log.session,
             messages: analysis.messages,
             reachable: analysis.reachable,
+            last_ordinal: None,
             findings: analysis.faults.into_iter().map(|fault| fault.finding).collect(),
         }
     }

@@ -120,6 +120,7 @@ impl SessionLog for CodexLog {
             refuses_open_reasoning: meta.is_some_and(|meta| meta.provider == "openai"),
             can_append: !is_numbered || self.ordinals.can_number_last(),
         };
+        let last_ordinal = self.ordinals.highest().filter(|_| is_numbered);
         let HistoryFaults { mut findings, dropped } = find_faults(&self.history, traits);
         if is_numbered {
             findings.extend(self.ordinals.finish());
@@ -133,6 +134,7 @@ impl SessionLog for CodexLog {
             messages: self.messages,
             // Nothing is sent if the client does not load the file.
             reachable: if is_dead { 0 } else { sent },
+            last_ordinal,
             findings,
         }
     }

@@ -1,0 +1,199 @@
+//! Sessions of GitHub Copilot CLI: one event on each line, in the order of time.
+//!
+//! The client goes by the order of the file: the links between events (`parentId`) change nothing that it sends. It
+//! answers open calls itself at its start. A file that does not begin with `session.start` is not loaded. Tried with
+//! Copilot CLI 1.0.102 (2026-11), whose package has the schema of all events.
+
+use std::collections::HashSet;
+
+use super::{
+    call_pairs::{CallPairs, CallPlace},
+    client::ClientVersion,
+    damage::{Damage, SessionCode},
+    finding::{FixKind, RecordLoss, SessionFinding},
+    log::{LogFacts, SessionLog},
+    records::{FileLines, SessionRecord},
+};
+use crate::{
+    conversation::FindingKind,
+    splice::Span,
+    wire::json::{Json, JsonKind},
+};
+
+/// The log of a session of Copilot CLI.
+#[derive(Debug, Default)]
+pub(super) struct CopilotLog {
+    version: Option<ClientVersion>,
+    session: Option<String>,
+    /// Set by the first record that does not begin the session.
+    start_missing: Option<SessionFinding>,
+    /// `true` if the client does not load the file.
+    is_dead: bool,
+    /// `true` once a record was seen.
+    has_begun: bool,
+    messages: u64,
+    /// Lines of the messages that are sent.
+    sent: Vec<u64>,
+    pairs: CallPairs,
+}
+
+/// One event.
+#[derive(Clone, Copy)]
+struct CopilotEvent<'a> {
+    json: Json<'a>,
+    data: Span,
+    place: CallPlace,
+}
+
+impl SessionLog for CopilotLog {
+    fn add(&mut self, record: &SessionRecord<'_>) {
+        let json = Json::new(record.text);
+        let root = Span::new(0, record.text.len());
+        let [kind, data, agent] = json.members(root, ["type", "data", "agentId"]);
+        let kind = kind.map(|kind| json.decode_string(kind)).unwrap_or_default();
+        let place = CallPlace {
+            line: record.line,
+            byte: record.byte,
+            len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
+            is_read: !record.is_skipped,
+        };
+        self.note_start(&kind, place);
+        let Some(data) = data else { return };
+        let event = CopilotEvent { json, data, place };
+        let is_own = agent.is_none_or(|agent| json.kind(agent) == JsonKind::Null);
+        // A sub-agent's conversation is not sent with that of the session.
+        if is_own && event.text("parentToolCallId").is_empty() {
+            self.add_event(&kind, event);
+        }
+    }
+
+    fn note_lines(&mut self, lines: &FileLines) {
+        // The client skips a record with a byte that is no UTF-8.
+        let bad = SessionCode::Damage(Damage::InvalidUtf8);
+        let findings = lines.findings.iter().filter(|finding| finding.code == bad);
+        let bad: HashSet<u64> = findings.map(|finding| finding.line).collect();
+        self.sent.retain(|line| !bad.contains(line));
+        self.is_dead |= bad.contains(&1);
+    }
+
+    fn finish(self: Box<Self>) -> LogFacts {
+        let sent = u64::try_from(self.sent.len()).unwrap_or(u64::MAX);
+        let mut findings = self.pairs.finish();
+        findings.extend(self.start_missing);
+        findings.sort_by_key(|finding| (finding.line, finding.byte));
+        LogFacts {
+            version: self.version,
+            session: self.session,
+            messages: self.messages,
+            reachable: if self.is_dead { 0 } else { sent },
+            last_ordinal: None,
+            findings,
+        }
+    }
+}
+
+impl CopilotLog {
+    /// Notes if the first record begins the session.
+    fn note_start(&mut self, kind: &[u8], place: CallPlace) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        let is_start = kind == b"session.start";
+        self.is_dead = !is_start || !place.is_read;
+        if !is_start {
+            self.start_missing = Some(SessionFinding {
+                code: SessionCode::Damage(Damage::SessionMetaMissing),
+                line: place.line,
+                byte: place.byte,
+                len: place.len,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::Told,
+                loss: RecordLoss::First,
+            });
+        }
+    }
+
+    fn add_event(&mut self, kind: &[u8], event: CopilotEvent<'_>) {
+        match kind {
+            b"session.start" => {
+                self.version = self.version.max(ClientVersion::parse(&event.text("copilotVersion")));
+                self.session = Some(event.text("sessionId")).filter(|id| !id.is_empty());
+            }
+            b"assistant.turn_start" => self.pairs.note_message(),
+            b"user.message" => {
+                self.pairs.note_message();
+                self.count_message(event.place.line, event.place.is_read);
+            }
+            b"assistant.message" => {
+                self.count_message(event.place.line, event.place.is_read);
+                self.add_calls(event);
+            }
+            b"tool.user_requested" => {
+                let id = event.text("toolCallId");
+                self.pairs.add_unsent_call(id.as_bytes(), event.place);
+            }
+            b"tool.execution_complete" => {
+                let id = event.text("toolCallId");
+                let is_sent = if id.is_empty() {
+                    self.add_fault(FindingKind::NoId, event.place);
+                    false
+                } else {
+                    self.pairs.add_result(id.as_bytes(), event.place)
+                };
+                self.count_message(event.place.line, is_sent);
+            }
+            b"session.compaction_complete" if event.is_true("success") && event.place.is_read => self.forget(),
+            b"session.context_cleared" if event.place.is_read => self.forget(),
+            _ => {}
+        }
+    }
+
+    /// Forgets what was said: a summary, or nothing, has taken its place.
+    fn forget(&mut self) {
+        self.pairs.forget_calls();
+        self.sent.clear();
+    }
+
+    fn count_message(&mut self, line: u64, is_sent: bool) {
+        self.messages = self.messages.saturating_add(1);
+        if is_sent {
+            self.sent.push(line);
+        }
+    }
+
+    /// Adds a fault with which the client does not load the file.
+    fn add_fault(&mut self, kind: FindingKind, place: CallPlace) {
+        self.is_dead |= place.is_read;
+        self.pairs.add_fault(kind, b"", place);
+    }
+
+    fn add_calls(&mut self, event: CopilotEvent<'_>) {
+        let (json, place) = (event.json, event.place);
+        let Some(list) = json.member(event.data, "toolRequests") else {
+            return;
+        };
+        // One after the other: a hostile list has more places than memory.
+        let walked = json.for_each_element(list, |call| {
+            let id = json.member_text(call, "toolCallId");
+            if id.is_empty() {
+                self.add_fault(FindingKind::MalformedCall, place);
+            } else {
+                self.pairs.add_call(&id, place);
+            }
+        });
+        // Something else than a list has no calls.
+        let _ = walked.is_ok();
+    }
+}
+
+impl CopilotEvent<'_> {
+    fn text(self, name: &str) -> String {
+        String::from_utf8_lossy(&self.json.member_text(self.data, name)).into_owned()
+    }
+
+    fn is_true(self, name: &str) -> bool {
+        let value = self.json.member(self.data, name);
+        value.is_some_and(|value| self.json.bytes(value) == b"true")
+    }
+}

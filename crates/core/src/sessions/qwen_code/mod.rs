@@ -1,0 +1,134 @@
+//! Sessions of Qwen Code: records with the links of Claude Code, and messages of Gemini's format.
+//!
+//! The client goes back from the last record of the file, link by link, and sends nothing of what stands before a link
+//! that leads nowhere. Records with one id are fragments of one message. It answers open calls itself. Tried with Qwen
+//! Code 0.24.4 (2026-11).
+
+mod chain;
+mod record;
+
+use std::collections::HashSet;
+
+use self::{
+    chain::RecordChain,
+    record::{QwenPart, QwenRecord, ReadRecord, mark},
+};
+use super::{
+    call_pairs::{CallPairs, CallPlace},
+    client::ClientVersion,
+    damage::{Damage, SessionCode},
+    log::{LogFacts, SessionLog},
+    records::{FileLines, SessionRecord},
+};
+use crate::conversation::FindingKind;
+
+/// The log of a session of Qwen Code.
+#[derive(Debug, Default)]
+pub(super) struct QwenLog {
+    version: Option<ClientVersion>,
+    session: Option<String>,
+    records: Vec<QwenRecord>,
+    parts: Vec<QwenPart>,
+}
+
+impl SessionLog for QwenLog {
+    fn add(&mut self, record: &SessionRecord<'_>) {
+        let Some(read) = ReadRecord::read(record.text) else {
+            return;
+        };
+        self.version = self.version.max(ClientVersion::parse(&read.version()));
+        self.session.get_or_insert_with(|| read.session());
+        let parts = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
+        if read.marks & mark::MESSAGE != 0 {
+            read.for_each_part(|part| self.parts.push(part));
+        }
+        let skipped = if record.is_skipped { mark::SKIPPED } else { 0 };
+        self.records.push(QwenRecord {
+            id: read.id,
+            parent: read.parent,
+            byte: record.byte,
+            line: record.line,
+            len: u32::try_from(record.text.len()).unwrap_or(u32::MAX),
+            parts,
+            marks: read.marks | skipped,
+        });
+    }
+
+    fn note_lines(&mut self, lines: &FileLines) {
+        // The client takes whole records out of a line, but nothing of a line that has an object without its end.
+        let is_fatal = |code| {
+            let damages = [Damage::TornRecord, Damage::RawNewline, Damage::LongRecord];
+            damages.map(SessionCode::Damage).contains(&code)
+        };
+        let findings = lines.findings.iter().filter(|finding| is_fatal(finding.code));
+        let lost: HashSet<u64> = findings.map(|finding| finding.line).collect();
+        for record in &mut self.records {
+            if record.has(mark::SKIPPED) && lost.contains(&record.line) {
+                record.marks |= mark::LOST;
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> LogFacts {
+        let chain = RecordChain::walk(&self.records);
+        let unreached = chain.members.len().saturating_sub(chain.reached);
+        let (mut pairs, mut reachable) = (CallPairs::default(), 0_u64);
+        for (place, at) in chain.members.iter().enumerate() {
+            let record = chain.record(*at);
+            if record.has(mark::SUMMARY) {
+                pairs.forget_calls();
+                reachable = 0;
+            }
+            if !record.has(mark::MESSAGE) {
+                continue;
+            }
+            let is_read = place >= unreached;
+            let is_sent = self.add_parts(*at, record, is_read, &mut pairs);
+            reachable = reachable.saturating_add(u64::from(is_read && is_sent));
+        }
+        let mut findings = chain.findings;
+        findings.extend(pairs.finish());
+        findings.sort_by_key(|finding| (finding.line, finding.byte));
+        let messages = self.records.iter().filter(|record| record.has(mark::MESSAGE)).count();
+        LogFacts {
+            version: self.version,
+            session: self.session,
+            messages: u64::try_from(messages).unwrap_or(u64::MAX),
+            reachable,
+            last_ordinal: None,
+            findings,
+        }
+    }
+}
+
+impl QwenLog {
+    /// Adds the calls and results of a message. Returns `true` if something of it is sent.
+    fn add_parts(&self, at: usize, record: QwenRecord, is_read: bool, pairs: &mut CallPairs) -> bool {
+        let end = self.records.get(at.saturating_add(1)).map(|next| next.parts);
+        let start = usize::try_from(record.parts).unwrap_or(usize::MAX);
+        let end = end.map_or(self.parts.len(), |end| usize::try_from(end).unwrap_or(usize::MAX));
+        let parts = self.parts.get(start..end).unwrap_or_default();
+        let place = CallPlace {
+            line: record.line,
+            byte: record.byte,
+            len: u64::from(record.len),
+            is_read,
+        };
+        let is_results = !parts.is_empty() && parts.iter().all(|part| !part.is_call);
+        if !is_results {
+            pairs.note_message();
+        }
+        let mut is_sent = !is_results;
+        for part in parts {
+            if part.is_call {
+                pairs.add_call(&part.id, place);
+                if part.is_malformed {
+                    pairs.add_fault(FindingKind::MalformedCall, &part.id, place);
+                }
+            } else {
+                is_sent |= pairs.add_result(&part.id, place);
+            }
+        }
+        is_sent
+    }
+}
