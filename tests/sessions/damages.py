@@ -155,6 +155,14 @@ def joined(log, rng):
     return call + 1
 
 
+@damage("joined_records", "append", (CLAUDE,))
+def joined_side(log, rng):
+    """The result of a parallel call, which nothing follows, on the line of the record before it."""
+    result = log.result(2)
+    log.lines[result - 1] += log.lines.pop(result)
+    return result
+
+
 @damage("raw_newline", "in_place")
 def raw_newline(log, rng):
     index = log.text("plover")

@@ -29,7 +29,7 @@ pub enum FixRefused {
         /// Its line.
         line: u64,
     },
-    /// The client would send less than before.
+    /// The client would send less than before, with all lines mended.
     #[error("after all edits, the client would send {after} messages, and it sends {before} now")]
     SendsLess {
         /// Messages that it sends now.
@@ -67,7 +67,7 @@ pub fn plan_fix(file: &mut (impl Read + Seek)) -> io::Result<Vec<SessionEdit>> {
 fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Result<Vec<SessionEdit>> {
     let mut edited = EditedFile::new(file)?;
     let mut report = scan_view(logs, &mut edited)?;
-    let before = report.reachable;
+    let mut before = report.reachable;
     for _ in 0..ROUNDS_MAX {
         let mendable = || report.findings.iter().filter(|finding| finding.fix != FixKind::Told);
         let row = logs.iter().find(|row| row.client == report.client);
@@ -76,15 +76,13 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
             break;
         };
         let way = match layer {
-            DamageLayer::Chain | DamageLayer::Pairs => log_way,
+            DamageLayer::Chain | DamageLayer::Pairs | DamageLayer::Copies => log_way,
             // A line that is mended leaves the others as they are.
-            DamageLayer::Lines | DamageLayer::JoinedLines | DamageLayer::Copies => {
-                PlanWay::InTurn(file_edits::plan_edits)
-            }
+            DamageLayer::Lines | DamageLayer::JoinedLines => PlanWay::InTurn(file_edits::plan_edits),
         };
         // A log that plans its findings together has judged pairs as they are in the mended chain.
         let last = match way {
-            PlanWay::Together(_) => DamageLayer::Pairs,
+            PlanWay::Together(_) => layer.max(DamageLayer::Pairs),
             PlanWay::InTurn(_) => layer,
         };
         let findings: Vec<&SessionFinding> = mendable()
@@ -92,6 +90,10 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
             .collect();
         add_layer(way, &findings, &mut edited)?;
         report = scan_view(logs, &mut edited)?;
+        // A record that comes back may be a summary or a step back, which takes messages out as the client wanted.
+        if layer <= DamageLayer::JoinedLines {
+            before = report.reachable;
+        }
     }
     if let Some(finding) = report.findings.iter().find(|finding| finding.fix != FixKind::Told) {
         return Err(FixRefused::Remains {
@@ -207,14 +209,27 @@ mod tests {
         }
     }
 
-    /// A log that says that more is sent of a damaged file.
+    /// A log whose finding is mended so that less is sent.
     #[derive(Debug, Default)]
     struct ShrinkingLog(LogFacts);
 
     impl SessionLog for ShrinkingLog {
         fn add(&mut self, record: &SessionRecord<'_>) {
             self.0.messages += 1;
-            self.0.reachable += 1 + u64::from(record.is_skipped);
+            let Some(at) = record.text.iter().position(|byte| *byte == b'x') else {
+                return;
+            };
+            self.0.reachable += 2;
+            self.0.findings.push(SessionFinding {
+                code: SessionCode::Damage(Damage::LostParent),
+                line: record.line,
+                byte: record.byte + at as u64,
+                len: 1,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::InPlace,
+                loss: RecordLoss::Any,
+            });
         }
 
         fn finish(self: Box<Self>) -> LogFacts {
@@ -394,9 +409,13 @@ mod tests {
             end: a.len() as u64,
         };
         assert_eq!(refusal(unfit, &a), FixRefused::Unfit { code, line: 1, fault });
-        let shrinking = row(|| Box::new(ShrinkingLog::default()), no_edits);
-        let wanted = FixRefused::SendsLess { before: 4, after: 2 };
-        assert_eq!(refusal(shrinking, &format!("{a} {b}\n")), wanted);
+        let overwrites = PlanWay::InTurn(|finding, _| {
+            let (at, new) = (finding.byte, b"y".to_vec());
+            Ok(vec![SessionEdit::Overwrite { at, new }])
+        });
+        let shrinking = row(|| Box::new(ShrinkingLog::default()), overwrites);
+        let wanted = FixRefused::SendsLess { before: 2, after: 0 };
+        assert_eq!(refusal(shrinking, &format!("{a}\n{b}\n")), wanted);
         assert_eq!(refusal(shrinking, "{}\n"), FixRefused::NotRead(NotRead::UnknownClient));
     }
 

@@ -87,7 +87,7 @@ impl SessionLog for CodexLog {
         let is_paginated = self.meta.as_ref().is_some_and(|meta| meta.is_paginated);
         let is_near_end = is_paginated && (rollout.ordinal.is_none() || self.ordinals.lacks_last());
         // Only behind a record without a number it matters which ones the client skips: the last one that it reads counts.
-        if !record.is_skipped && !(is_near_end && !is_text(record)) {
+        if !record.is_skipped && (!is_near_end || is_text(record)) {
             self.ordinals.add(rollout.ordinal, place);
         }
         match rollout.kind {
