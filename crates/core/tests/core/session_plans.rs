@@ -359,3 +359,74 @@ fn random_damage_of_claude_code_has_a_plan() {
 fn random_damage_of_codex_has_a_plan() {
     check_plans("Codex", codex_log);
 }
+
+/// Writes a log of Claude Code: id, parent, and message of each record.
+fn small_log(rows: &[(usize, usize, &str)]) -> Vec<String> {
+    let line = |(id, parent, message): &(usize, usize, &str)| {
+        let (id, kind) = (
+            link_id(*id),
+            if message.contains("assistant") {
+                "assistant"
+            } else {
+                "user"
+            },
+        );
+        let parent = if *parent == 0 {
+            "null".to_owned()
+        } else {
+            format!("\"{}\"", link_id(*parent))
+        };
+        format!(
+            r#"{{"parentUuid":{parent},"isSidechain":false,"sessionId":"s1","version":"2.1.332","type":"{kind}","message":{message},"uuid":"{id}"}}"#
+        )
+    };
+    rows.iter().map(line).collect()
+}
+
+const ASK: &str = r#"{"role":"user","content":"ask"}"#;
+const CALL_A: &str = r#"{"id":"m1","role":"assistant","content":[{"type":"tool_use","id":"A","name":"f","input":{}}]}"#;
+const CALL_B: &str = r#"{"id":"m1","role":"assistant","content":[{"type":"tool_use","id":"B","name":"f","input":{}}]}"#;
+const OUT_A: &str = r#"{"role":"user","content":[{"tool_use_id":"A","type":"tool_result","content":"a"}]}"#;
+const OUT_B: &str = r#"{"role":"user","content":[{"tool_use_id":"B","type":"tool_result","content":"b"}]}"#;
+const DONE: &str = r#"{"id":"m2","role":"assistant","content":[{"type":"text","text":"Done."}]}"#;
+
+/// Files whose plans were refused: messages that would be sent, before and after.
+#[test]
+fn plans_that_were_refused_are_made() {
+    let turn = [
+        (1, 0, ASK),
+        (2, 1, CALL_A),
+        (3, 2, CALL_B),
+        (4, 2, OUT_A),
+        (5, 3, OUT_B),
+        (6, 5, DONE),
+    ];
+    let log = small_log(&turn);
+    // Nothing follows the copy of the first result, and no record names the end.
+    let joined = [&log[..2], &[log[2].clone() + &log[3]], &log[4..]].concat();
+    // The result of B must follow its call, which has no id that could be followed.
+    let mut nameless = log.clone();
+    nameless[2] = nameless[2].replace("\"uuid\"", "\"\\u00fcid\"");
+    let summary = r#"{"timestamp":"t","type":"compacted","payload":{"message":"","replacement_history":[]}}"#;
+    let item = r#"{"timestamp":"t","type":"response_item","payload":{"type":"message","role":"user","content":[]}}"#;
+    let meta = r#"{"timestamp":"t","type":"session_meta","payload":{"id":"s1","cli_version":"0.171.0"}}"#;
+    let summed = [meta, item, item, &format!("\0{summary}"), item]
+        .map(str::to_owned)
+        .to_vec();
+    for (name, lines, counts) in [
+        ("a copy that nothing follows", joined, (2, 6)),
+        ("a call without an id", nameless, (6, 6)),
+        ("a summary comes back", summed, (3, 1)),
+    ] {
+        let text = (lines.join("\n") + "\n").into_bytes();
+        assert_eq!(fault_of(&text), "", "{name}");
+        let mended = edited(&text, &plan_fix(&mut Cursor::new(&text)).unwrap());
+        let [before, after] = [&text, &mended].map(|text| scan_session(&mut &text[..]).unwrap().unwrap());
+        assert_eq!(
+            (before.reachable, after.reachable),
+            counts,
+            "{name}: {:?}",
+            told(&before)
+        );
+    }
+}
