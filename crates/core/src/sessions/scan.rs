@@ -7,7 +7,7 @@ use super::{
     client::{ClientVersion, SessionClient},
     codex::{self, CodexLog},
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
     records::{FileLines, PieceReader, SessionRecord},
@@ -153,6 +153,9 @@ impl SessionScan {
         if facts.messages == 0 && !is_empty {
             return Err(NotRead::NoContent);
         }
+        // Codex 0.171 loads no file that begins with anything else than its first record (2026-11).
+        let is_first_lost = file.findings.iter().any(|finding| finding.loss == RecordLoss::First);
+        let is_dead = client == SessionClient::Codex && is_first_lost;
         Ok(SessionReport {
             client,
             version: facts.version,
@@ -160,7 +163,7 @@ impl SessionScan {
             bytes: file.bytes,
             lines: file.lines,
             messages: facts.messages,
-            reachable: facts.reachable,
+            reachable: if is_dead { 0 } else { facts.reachable },
             findings: join_findings(client, file.findings, facts.findings, is_empty),
             unlisted: file.unlisted,
         })
@@ -197,7 +200,6 @@ fn join_findings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sessions::finding::RecordLoss;
 
     /// A log that counts messages.
     #[derive(Debug, Default)]
@@ -258,6 +260,8 @@ mod tests {
             (vec![CODEX, CODEX], Ok((codex, 2, 2))),
             // A record that the client skips counts, and tells the client if no other does.
             (vec!["\0", CLAUDE], Ok((claude, 1, 1))),
+            (vec!["", CODEX, "\0"], Ok((codex, 1, 1))),
+            (vec!["\0", CODEX], Ok((codex, 1, 0))),
             (vec![TITLE], Err(NotRead::NoContent)),
             (vec![SYSTEM], Err(NotRead::UnknownClient)),
             (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
