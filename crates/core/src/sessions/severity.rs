@@ -698,15 +698,13 @@ pub fn find_effect(
         let mut rows = rows_of(code, client).filter(has_case);
         rows.find(|row| row.has_version(version))
     };
-    match version {
-        Some(version) => first(version),
-        // Each row begins or ends the effect of another one.
-        None => {
-            let begins = rows_of(code, client).filter_map(|row| row.from);
-            let effects = begins.chain([ClientVersion([0, 0, 0])]).filter_map(first);
-            effects.max_by_key(|row| row.severity)
-        }
+    if let Some(version) = version {
+        return first(version);
     }
+    // Each row begins or ends the effect of another one.
+    let begins = rows_of(code, client).filter_map(|row| row.from);
+    let effects = begins.chain([ClientVersion([0, 0, 0])]).filter_map(first);
+    effects.max_by_key(|row| row.severity)
 }
 
 /// Returns the weight of a finding for a version of a client. What was not measured is at least a warning, and as grave as
