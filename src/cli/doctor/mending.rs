@@ -72,7 +72,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     for FoundFile { path, stored, .. } in &selection.files {
         if stored.is_some() {
             let told = FixRefused::OnlyRead(SessionClient::OpenCode).to_string();
-            results.add_fault(path, &FixFault::Refused(told), false);
+            results.add_fault(path, &FixFault::Refused(told));
             continue;
         }
         let name = selection.command_name(path);
