@@ -8,9 +8,11 @@
 mod arguments;
 mod document_stream;
 mod explain;
+mod file_input;
 mod live;
 mod places;
 mod reading;
+mod reading_ahead;
 mod selection;
 mod session_doctor;
 mod session_documents;

@@ -8,13 +8,14 @@ use std::{
 };
 
 use super::{
+    file_input::FileInput,
     places::{COMPRESSED_ENDING, client_by_place},
     session_doctor::SessionDoctor,
     walk::{describe_fault, time_since_1970},
 };
 use crate::{
     server::regular_file::open_regular,
-    sessions::{NotRead, SessionReport},
+    sessions::{NotRead, SessionReport, SkipHoles},
 };
 
 /// Files above this size are read with a bar on a terminal, in bytes.
@@ -86,13 +87,13 @@ fn read_once(
     file.rewind().map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     let place = client_by_place(path);
-    let input = ProgressReader::new(file.take(before.len()), before.len());
+    let mut input = ProgressReader::new(FileInput::new(file, &before), before.len());
     let scanned = if is_compressed {
         let mut decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         decoder.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
         doctor.scan_file(place, &mut decoder)
     } else {
-        doctor.scan_file(place, &mut { input })
+        doctor.scan_sparse(place, &mut input)
     };
     let report = scanned
         .map_err(failed)?
@@ -114,10 +115,12 @@ fn describe_unread(mut file: &File, reason: NotRead) -> UnreadFile {
         NotRead::UnknownClient => {}
     }
     let mut head = Vec::new();
-    let read = file
-        .rewind()
-        .and_then(|()| file.take(HEAD_BYTES as u64).read_to_end(&mut head));
-    match read.and_then(|_| Ok(head.iter().all(|byte| is_blank(*byte)) && is_all_blank(file)?)) {
+    let read = file.rewind().and_then(|()| {
+        let mut input = FileInput::new(file, &file.metadata()?);
+        input.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok(head.iter().all(|byte| is_blank(*byte)) && is_all_blank(input)?)
+    });
+    match read {
         Ok(true) => UnreadFile::Foreign("not read: it is empty, and its place tells no client"),
         Ok(false) => UnreadFile::Foreign(describe_head(&head)),
         Err(error) => UnreadFile::Fault(describe_fault(&error)),
@@ -129,9 +132,10 @@ const fn is_blank(byte: u8) -> bool {
 }
 
 /// Returns `true` if the rest of a file has no record.
-fn is_all_blank(mut file: impl Read) -> io::Result<bool> {
+fn is_all_blank(mut file: impl SkipHoles) -> io::Result<bool> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
+        file.skip_hole()?;
         let read = file.read(&mut buffer)?;
         let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else {
             return Ok(true);
@@ -177,26 +181,38 @@ impl<R> ProgressReader<R> {
             drawn: has_bar.then_some(0),
         }
     }
+
+    /// Counts bytes that were read or passed, and draws the bar.
+    fn count(&mut self, bytes: u64) {
+        self.read = self.read.saturating_add(bytes);
+        let Some(drawn) = self.drawn else { return };
+        let percent = self.read.saturating_mul(100).checked_div(self.bytes).unwrap_or(100);
+        if percent > drawn {
+            self.drawn = Some(percent);
+            let filled = usize::try_from(percent / 4).unwrap_or_default().min(25);
+            let bar = format!(
+                "\r[{}{}] {percent} %",
+                "#".repeat(filled),
+                " ".repeat(25_usize.saturating_sub(filled))
+            );
+            drop(io::stderr().lock().write_all(bar.as_bytes()));
+        }
+    }
 }
 
 impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
-        self.read = self.read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        if let Some(drawn) = self.drawn {
-            let percent = self.read.saturating_mul(100).checked_div(self.bytes).unwrap_or(100);
-            if percent > drawn {
-                self.drawn = Some(percent);
-                let filled = usize::try_from(percent / 4).unwrap_or_default().min(25);
-                let bar = format!(
-                    "\r[{}{}] {percent} %",
-                    "#".repeat(filled),
-                    " ".repeat(25_usize.saturating_sub(filled))
-                );
-                drop(io::stderr().lock().write_all(bar.as_bytes()));
-            }
-        }
+        self.count(u64::try_from(read).unwrap_or(u64::MAX));
         Ok(read)
+    }
+}
+
+impl<R: SkipHoles> SkipHoles for ProgressReader<R> {
+    fn skip_hole(&mut self) -> io::Result<u64> {
+        let passed = self.input.skip_hole()?;
+        self.count(passed);
+        Ok(passed)
     }
 }
 

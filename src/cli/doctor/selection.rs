@@ -91,6 +91,7 @@ impl SessionSelection {
                 self.files.push(FoundFile {
                     path: name.to_owned(),
                     modified: time_since_1970(&metadata),
+                    bytes: metadata.len(),
                     is_named: true,
                 });
                 return;

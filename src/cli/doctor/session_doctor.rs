@@ -5,7 +5,10 @@ use std::{
     io::{self, Read},
 };
 
-use crate::sessions::{NotRead, SessionClient, SessionEdit, SessionReport, plan_fix, scan_session, scan_session_of};
+use crate::sessions::{
+    NotRead, SessionClient, SessionEdit, SessionReport, SkipHoles, plan_fix, scan_session, scan_session_of,
+    scan_sparse_session,
+};
 
 /// Reads session files, and plans how they are mended.
 pub(super) trait SessionDoctor {
@@ -15,6 +18,15 @@ pub(super) trait SessionDoctor {
         place: Option<SessionClient>,
         input: &mut dyn Read,
     ) -> io::Result<Result<SessionReport, NotRead>>;
+
+    /// Reads a file as [`SessionDoctor::scan_file`] does, and passes its holes.
+    fn scan_sparse(
+        &self,
+        place: Option<SessionClient>,
+        input: &mut dyn SkipHoles,
+    ) -> io::Result<Result<SessionReport, NotRead>> {
+        self.scan_file(place, input)
+    }
 
     /// Plans the edits of a file.
     fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>>;
@@ -34,6 +46,14 @@ impl SessionDoctor for CoreDoctor {
             Some(client) => scan_session_of(client, &mut input),
             None => scan_session(&mut input),
         }
+    }
+
+    fn scan_sparse(
+        &self,
+        place: Option<SessionClient>,
+        mut input: &mut dyn SkipHoles,
+    ) -> io::Result<Result<SessionReport, NotRead>> {
+        scan_sparse_session(place, &mut input)
     }
 
     fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {

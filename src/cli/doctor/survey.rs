@@ -14,9 +14,9 @@ use super::{
     document_stream::DocumentStream,
     live::{LiveSigns, LiveTarget},
     places::shown_path,
-    reading::{SessionReading, UnreadFile, read_session},
+    reading::{SessionReading, UnreadFile},
+    reading_ahead::{ReadResult, read_files},
     selection::SessionSelection,
-    session_doctor::CoreDoctor,
     session_documents::{session_document, unread_document},
     session_text::{count_of, describe_counts, write_session},
     walk::FoundFile,
@@ -80,9 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for (path, told) in &selection.faults {
         survey.tell_unread(path, told, false)?;
     }
-    for file in &selection.files {
-        survey.read_file(file)?;
-    }
+    read_files(&selection.files, |file, read| survey.tell_file(file, read))?;
     survey.finish()
 }
 
@@ -98,8 +96,9 @@ struct Survey<'s> {
 }
 
 impl Survey<'_> {
-    fn read_file(&mut self, file: &FoundFile) -> io::Result<()> {
-        match read_session(&CoreDoctor, &file.path) {
+    /// Tells a file with what was read of it.
+    fn tell_file(&mut self, file: &FoundFile, read: ReadResult) -> io::Result<()> {
+        match read {
             Ok(reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {
                     self.tell_session(file, &reading)?;

@@ -20,6 +20,8 @@ pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     /// The last write, since 1970.
     pub(super) modified: Duration,
+    /// Its length.
+    pub(super) bytes: u64,
     /// `true` if the user has named this file.
     pub(super) is_named: bool,
 }
@@ -90,6 +92,7 @@ impl FoundFiles {
                 self.files.push(FoundFile {
                     path,
                     modified,
+                    bytes: metadata.len(),
                     is_named: false,
                 });
             }
