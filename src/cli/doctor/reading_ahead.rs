@@ -22,7 +22,7 @@ const SMALL_BYTES_MAX: u64 = 1024 * 1024;
 const AHEAD: usize = 64;
 
 /// What was read of a file.
-pub(super) type ReadResult = Result<SessionReading, UnreadFile>;
+pub(super) type ReadOutcome = Result<SessionReading, UnreadFile>;
 
 /// Reads files, and gives each one with its result, in their order.
 ///
@@ -31,7 +31,7 @@ pub(super) type ReadResult = Result<SessionReading, UnreadFile>;
 /// Those of `each`, which end the reading.
 pub(super) fn read_files(
     files: &[FoundFile],
-    mut each: impl FnMut(&FoundFile, ReadResult) -> io::Result<()>,
+    mut each: impl FnMut(&FoundFile, ReadOutcome) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut left = files;
     while let Some(first) = left.first() {
@@ -52,7 +52,7 @@ pub(super) fn read_files(
 }
 
 /// Reads some small files. Returns their results in the order of the files.
-fn read_group(group: &[FoundFile]) -> Vec<ReadResult> {
+fn read_group(group: &[FoundFile]) -> Vec<ReadOutcome> {
     let read = |file: &FoundFile| read_session(&CoreDoctor, &file.path);
     let cores = thread::available_parallelism().map_or(1, NonZero::get).min(group.len());
     if cores == 1 {

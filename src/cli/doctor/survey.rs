@@ -15,7 +15,7 @@ use super::{
     live::{LiveSigns, LiveTarget},
     places::shown_path,
     reading::{SessionReading, UnreadFile},
-    reading_ahead::{ReadResult, read_files},
+    reading_ahead::{ReadOutcome, read_files},
     selection::SessionSelection,
     session_documents::{session_document, unread_document},
     session_text::{count_of, describe_counts, write_session},
@@ -97,7 +97,7 @@ struct Survey<'s> {
 
 impl Survey<'_> {
     /// Tells a file with what was read of it.
-    fn tell_file(&mut self, file: &FoundFile, read: ReadResult) -> io::Result<()> {
+    fn tell_file(&mut self, file: &FoundFile, read: ReadOutcome) -> io::Result<()> {
         match read {
             Ok(reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {

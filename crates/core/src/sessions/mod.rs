@@ -6,7 +6,6 @@
 //! ([`severity`]). An edit overwrites bytes by as many others, or appends a record ([`edits`]).
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 
-mod block_list;
 pub mod client;
 pub mod damage;
 pub mod edits;
@@ -17,6 +16,7 @@ mod log;
 mod marks;
 mod members;
 mod object_scan;
+mod paged_list;
 pub mod plan;
 pub mod records;
 mod repeats;

@@ -46,6 +46,8 @@ mod scanned_once;
 mod scanner;
 mod server_rule_cases;
 mod server_rule_properties;
+mod session_holes;
 mod session_lines;
+mod session_memory;
 mod step_growth;
 mod stream_watchers;
