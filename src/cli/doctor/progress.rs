@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Read, Seek, SeekFrom, Stderr, Write};
 
+use crate::sessions::SkipHoles;
+
 /// Files above this size are read with a bar, in bytes.
 const BAR_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Characters of a whole bar.
@@ -50,8 +52,8 @@ impl<W: Write> ProgressBar<W> {
     }
 
     /// Adds bytes that have passed, of a file of `all`.
-    fn add(&mut self, read: usize, all: u64) {
-        self.read = self.read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+    fn add(&mut self, read: u64, all: u64) {
+        self.read = self.read.saturating_add(read);
         let percent = self.read.saturating_mul(100).checked_div(all).unwrap_or(100).min(100);
         if percent > self.drawn {
             self.drawn = percent;
@@ -84,9 +86,19 @@ impl<R: Read, W: Write> Read for ProgressReader<R, W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         if let Some(bar) = &mut self.bar {
-            bar.add(read, self.bytes);
+            bar.add(u64::try_from(read).unwrap_or(u64::MAX), self.bytes);
         }
         Ok(read)
+    }
+}
+
+impl<R: SkipHoles, W: Write> SkipHoles for ProgressReader<R, W> {
+    fn skip_hole(&mut self) -> io::Result<u64> {
+        let passed = self.input.skip_hole()?;
+        if let Some(bar) = &mut self.bar {
+            bar.add(passed, self.bytes);
+        }
+        Ok(passed)
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    file_input::FileInput,
     places::{COMPRESSED_ENDING, client_by_place},
     progress::ProgressReader,
     session_doctor::SessionDoctor,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     server::regular_file::open_regular,
-    sessions::{NotRead, SessionReport},
+    sessions::{NotRead, SessionReport, SkipHoles},
 };
 
 /// Attempts to read a file that grows meanwhile.
@@ -104,13 +105,13 @@ fn read_once(
     file.rewind().map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     let place = client_by_place(path);
-    let input = ProgressReader::new(file.take(before.len()), before.len(), "reading");
+    let mut input = ProgressReader::new(FileInput::new(file, &before), before.len(), "reading");
     let scanned = if is_compressed {
         let mut decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         decoder.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
         doctor.scan_file(place, &mut decoder)
     } else {
-        doctor.scan_file(place, &mut { input })
+        doctor.scan_sparse(place, &mut input)
     };
     let report = scanned
         .map_err(failed)?
@@ -132,10 +133,12 @@ fn describe_unread(mut file: &File, reason: NotRead) -> UnreadFile {
         NotRead::UnknownClient => {}
     }
     let mut head = Vec::new();
-    let read = file
-        .rewind()
-        .and_then(|()| file.take(HEAD_BYTES as u64).read_to_end(&mut head));
-    match read.and_then(|_| Ok(head.iter().all(|byte| is_blank(*byte)) && is_all_blank(file)?)) {
+    let read = file.rewind().and_then(|()| {
+        let mut input = FileInput::new(file, &file.metadata()?);
+        input.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok(head.iter().all(|byte| is_blank(*byte)) && is_all_blank(input)?)
+    });
+    match read {
         Ok(true) => UnreadFile::Foreign("not read: it is empty, and its place tells no client"),
         Ok(false) => UnreadFile::Foreign(describe_head(&head)),
         Err(error) => UnreadFile::Fault(describe_fault(&error)),
@@ -147,9 +150,10 @@ const fn is_blank(byte: u8) -> bool {
 }
 
 /// Returns `true` if the rest of a file has no record.
-fn is_all_blank(mut file: impl Read) -> io::Result<bool> {
+fn is_all_blank(mut file: impl SkipHoles) -> io::Result<bool> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
+        file.skip_hole()?;
         let read = file.read(&mut buffer)?;
         let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else {
             return Ok(true);

@@ -112,6 +112,7 @@ impl SessionSelection {
         let found = sessions.map(|(id, modified)| FoundFile {
             path: path.to_owned(),
             modified,
+            bytes: 0,
             is_named,
             stored: Some(id.to_owned()),
         });
@@ -138,6 +139,7 @@ impl SessionSelection {
                 self.files.push(FoundFile {
                     path: name.to_owned(),
                     modified: time_since_1970(&metadata),
+                    bytes: metadata.len(),
                     is_named: true,
                     stored: None,
                 });

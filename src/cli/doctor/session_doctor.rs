@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::progress::ProgressReader;
-use crate::sessions::{NotRead, SessionClient, SessionEdit, SessionReport, plan_fix, scan_session, scan_session_of};
+use crate::sessions::{
+    NotRead, SessionClient, SessionEdit, SessionReport, SkipHoles, plan_fix, scan_session, scan_session_of,
+    scan_sparse_session,
+};
 
 /// Reads session files, and plans how they are mended. Tests put another one in its place, which fails midway.
 pub(super) trait SessionDoctor {
@@ -16,6 +19,15 @@ pub(super) trait SessionDoctor {
         place: Option<SessionClient>,
         input: &mut dyn Read,
     ) -> io::Result<Result<SessionReport, NotRead>>;
+
+    /// Reads a file as [`SessionDoctor::scan_file`] does, and passes its holes.
+    fn scan_sparse(
+        &self,
+        place: Option<SessionClient>,
+        input: &mut dyn SkipHoles,
+    ) -> io::Result<Result<SessionReport, NotRead>> {
+        self.scan_file(place, input)
+    }
 
     /// Plans the edits of a file.
     fn plan_edits(&self, file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>>;
@@ -35,6 +47,14 @@ impl SessionDoctor for CoreDoctor {
             Some(client) => scan_session_of(client, &mut input),
             None => scan_session(&mut input),
         }
+    }
+
+    fn scan_sparse(
+        &self,
+        place: Option<SessionClient>,
+        mut input: &mut dyn SkipHoles,
+    ) -> io::Result<Result<SessionReport, NotRead>> {
+        scan_sparse_session(place, &mut input)
     }
 
     fn plan_edits(&self, file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>> {

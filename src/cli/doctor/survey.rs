@@ -15,9 +15,9 @@ use super::{
     document_stream::DocumentStream,
     live::{LiveSigns, LiveState, LiveTarget},
     places::shown_path,
-    reading::{SessionReading, UnreadFile, read_session},
+    reading::{SessionReading, UnreadFile},
+    reading_ahead::{ReadOutcome, read_files},
     selection::SessionSelection,
-    session_doctor::CoreDoctor,
     session_documents::{session_document, unread_document},
     session_text::{ToldSession, count_of, describe_counts},
     walk::FoundFile,
@@ -82,9 +82,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for (path, told) in &selection.faults {
         survey.tell_unread(path, told, false)?;
     }
-    for file in &selection.files {
-        survey.read_file(file)?;
-    }
+    let read_stored = |path: &Path, id: &str| selection.read_stored(path, id);
+    read_files(&selection.files, read_stored, |file, read| survey.tell_file(file, read))?;
     survey.finish()
 }
 
@@ -101,11 +100,8 @@ struct Survey<'s> {
 }
 
 impl Survey<'_> {
-    fn read_file(&mut self, file: &FoundFile) -> io::Result<()> {
-        let read = match &file.stored {
-            Some(id) => self.selection.read_stored(&file.path, id),
-            None => read_session(&CoreDoctor, &file.path),
-        };
+    /// Tells a file with what was read of it.
+    fn tell_file(&mut self, file: &FoundFile, read: ReadOutcome) -> io::Result<()> {
         match read {
             Ok(mut reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {

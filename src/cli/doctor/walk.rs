@@ -23,6 +23,8 @@ pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     /// The last write, since 1970.
     pub(super) modified: Duration,
+    /// Its length. 0 for a session in a database.
+    pub(super) bytes: u64,
     /// `true` if the user has named this file.
     pub(super) is_named: bool,
     /// The id of the session, in a database that has several. `None` for a file of one session.
@@ -107,6 +109,7 @@ impl FoundFiles {
             self.files.push(FoundFile {
                 path,
                 modified: time_since_1970(metadata),
+                bytes: metadata.len(),
                 is_named: false,
                 stored: None,
             });

@@ -7,7 +7,6 @@
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 //! Sessions of some clients are only read: [`SessionClient::is_mended`].
 
-mod block_list;
 mod call_pairs;
 pub mod client;
 pub mod damage;
@@ -20,6 +19,7 @@ mod marks;
 mod members;
 mod object_scan;
 pub mod overlay;
+mod paged_list;
 pub mod plan;
 pub mod records;
 mod repeats;

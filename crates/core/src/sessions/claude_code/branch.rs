@@ -182,15 +182,17 @@ pub(super) fn walk_back(log: &ReadLog, index: &LinkIndex, leaf: u32) -> SentBran
     let mut walk = BackWalk {
         list,
         index,
-        free: FreeRecords::new(list, index),
-        owners: owners_of_calls(list, index),
+        free: None,
+        owners: None,
         lost_ways: RecordSet::with_room(list.count()),
     };
     let mut record = leaf;
     while record != NONE && branch.members.add(record) {
         work::count(1);
         branch.chain.push(record);
-        walk.free.take(record);
+        if let Some(free) = &mut walk.free {
+            free.take(record);
+        }
         let entry = list.entry(record);
         if entry.has(mark::BOUNDARY) {
             break;
@@ -198,7 +200,7 @@ pub(super) fn walk_back(log: &ReadLog, index: &LinkIndex, leaf: u32) -> SentBran
         record = match walk.fault_of(record, &entry, &branch.members) {
             None => index.parent(record),
             Some(damage) => {
-                let target = walk.target_of(record, &entry, &branch.members);
+                let target = walk.target_of(record, &entry, &branch);
                 // Where nothing stands before the record, nothing is lost. A circle keeps some clients from loading.
                 if target != NONE || damage == Damage::ParentCircle {
                     branch.faults.push(LinkFault { record, damage, target });
@@ -215,8 +217,9 @@ pub(super) fn walk_back(log: &ReadLog, index: &LinkIndex, leaf: u32) -> SentBran
 struct BackWalk<'l> {
     list: &'l EntryList,
     index: &'l LinkIndex,
-    free: FreeRecords,
-    owners: HashMap<u64, u32>,
+    /// Made for the first fault. Nearly all sessions have none.
+    free: Option<FreeRecords>,
+    owners: Option<HashMap<u64, u32>>,
     /// Records of sub-agents from which no way leads back to the main agent.
     lost_ways: RecordSet,
 }
@@ -251,19 +254,24 @@ impl BackWalk<'_> {
     }
 
     /// Returns the record that another one should follow: that of its call, or the one before it in the file.
-    fn target_of(&mut self, record: u32, entry: &RecordEntry, seen: &RecordSet) -> u32 {
+    fn target_of(&mut self, record: u32, entry: &RecordEntry, branch: &SentBranch) -> u32 {
+        let (list, index) = (self.list, self.index);
         if entry.has(mark::RESULTS) {
-            let mut owners = self
-                .list
-                .parts_of(record)
-                .filter_map(|part| self.owners.get(&part.id).copied());
+            let owners = self.owners.get_or_insert_with(|| owners_of_calls(list, index));
+            let mut owners = list.parts_of(record).filter_map(|part| owners.get(&part.id).copied());
             let is_before =
-                |owner: &u32| *owner < record && !seen.has(*owner) && self.list.entry(*owner).has(mark::REAL_UUID);
+                |owner: &u32| *owner < record && !branch.members.has(*owner) && list.entry(*owner).has(mark::REAL_UUID);
             if let Some(owner) = owners.find(is_before) {
                 return owner;
             }
         }
-        self.free.find_before(record)
+        let free = self.free.get_or_insert_with(|| {
+            let mut free = FreeRecords::new(list, index);
+            work::count(branch.chain.len());
+            branch.chain.iter().for_each(|record| free.take(*record));
+            free
+        });
+        free.find_before(record)
     }
 }
 

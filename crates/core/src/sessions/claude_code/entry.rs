@@ -2,7 +2,7 @@
 
 use std::hash::Hasher as _;
 
-use crate::{sessions::block_list::BlockList, work};
+use crate::{sessions::paged_list::PagedList, work};
 
 /// The id of a record: the bytes of its uuid, or a hash of another id. All zero if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,9 +226,9 @@ const NEAR_PARTS: u32 = 16;
 /// The records of a file, in its order.
 #[derive(Debug, Default)]
 pub(super) struct EntryList {
-    records: BlockList<RecordEntry>,
-    parts: BlockList<PartEntry>,
-    ids: BlockList<u8>,
+    records: PagedList<RecordEntry>,
+    parts: PagedList<PartEntry>,
+    ids: PagedList<u8>,
 }
 
 impl EntryList {

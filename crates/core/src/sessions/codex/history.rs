@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::item::{CodexItemKind, ItemFlaw};
-use crate::{sessions::block_list::BlockList, work};
+use crate::{sessions::paged_list::PagedList, work};
 
 /// The place of an item in the file, and what is known of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +66,9 @@ struct IdUse {
 /// The history so far.
 #[derive(Debug, Default)]
 pub(super) struct CodexHistory {
-    items: BlockList<HistoryItem>,
+    items: PagedList<HistoryItem>,
     ids: HashMap<Box<[u8]>, IdUse>,
-    turns: BlockList<TurnStart>,
+    turns: PagedList<TurnStart>,
     pub(super) extent: Extent,
 }
 

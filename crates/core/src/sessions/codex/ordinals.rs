@@ -197,3 +197,45 @@ fn finding(
         loss,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::sessions::seed::seed;
+
+    /// The numbers that were seen, in runs, are those of a map of all.
+    #[test]
+    fn numbers_in_runs_are_found_like_those_of_a_map() {
+        println!("SEED={}", seed());
+        let mut state = seed() | 1;
+        let mut below = |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        };
+        for round in 0..200 {
+            let (mut log, mut seen, mut wanted) = (OrdinalLog::default(), HashMap::new(), Vec::new());
+            let (mut ordinal, mut line) = ([0, 5, u64::MAX - 60][usize::try_from(round % 3).unwrap()], 1);
+            for _ in 0..60 {
+                line += 1 + u64::from(below(8) == 0);
+                ordinal = match below(10) {
+                    0 => below(40),
+                    1 => ordinal.saturating_add(below(9)),
+                    2 => ordinal,
+                    _ => ordinal.saturating_add(1),
+                };
+                let (byte, len) = (line * 100, 50);
+                log.add(Some(ordinal), NumberedPlace { line, byte, len });
+                match seen.get(&ordinal) {
+                    Some(first) => wanted.push((line, vec![*first])),
+                    None => drop(seen.insert(ordinal, line)),
+                }
+            }
+            let found = log.finish().into_iter().map(|found| (found.line, found.lines));
+            assert_eq!(found.collect::<Vec<_>>(), wanted, "round {round}");
+        }
+    }
+}
