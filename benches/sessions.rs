@@ -1,6 +1,9 @@
 //! The scan of session files by size: MB/s, with a count of line feeds (`wc -l`) over the same bytes as control.
 //!
-//! The files are read from disk, and both works take turns. A wrong result ends the bench, a slow one never does.
+//! The files are read from disk, and both works take turns. A wrong result ends the bench, a slow one never does. The
+//! memory is that of a process of its own for each file.
+//!
+//! `SESSIONS_MB=2000` adds a size. With `ANTIPHON_BIN` that binary reads a folder of 10,000 sessions of 100 kB too.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -13,10 +16,11 @@
 mod support;
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{BufWriter, Write as _},
     path::Path,
-    process::Command,
+    process::{Command, Output},
     time::Instant,
 };
 
@@ -32,14 +36,31 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SIZES: [u64; 3] = [5, 50, 500];
 /// Rounds of which the best one counts.
 const ROUNDS: usize = 3;
+/// Marks the arguments of the process whose memory is measured.
+const INSIDE: &str = "--inside";
+/// Sessions of the folder, and with `--quick`.
+const SESSIONS: [usize; 2] = [10_000, 500];
+/// Bytes of each of them.
+const SESSION_BYTES: u64 = 100_000;
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [inside, path] = arguments.as_slice()
+        && inside == INSIDE
+    {
+        let before = peak_bytes();
+        let report = scan_file(Path::new(path));
+        println!("{}", (peak_bytes() - before) / report.lines as f64);
+        return;
+    }
     let Some(options) = Options::read() else { return };
     options.introduce(
         "sessions",
-        "best of 3 runs over a file of 1 to 60 kB a record; wc -l is run over the same file, in turns",
+        "best of 3 runs over a file of 0.3 to 60 kB a record; wc -l is run over the same file, in turns",
     );
     let sizes = if options.quick { &SIZES[..2] } else { &SIZES };
+    let more = std::env::var("SESSIONS_MB").ok().map(|size| size.parse().unwrap());
+    let sizes: Vec<u64> = sizes.iter().copied().chain(more).collect();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sessions-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let head = [
@@ -49,19 +70,34 @@ fn main() {
         "scan MB/s",
         "wc -l MB/s",
         "scan : wc",
-        "peak MiB",
+        "bytes a record",
     ];
     let mut table = Table::new("Session files", &head);
     for (client, line) in CLIENTS {
-        for megabytes in sizes {
+        for megabytes in &sizes {
             let path = folder.join(format!("{client}-{megabytes}.jsonl"));
             let records = write_file(&path, line, megabytes * 1_000_000);
             table.row(client, measure(&path, records).map(number));
             fs::remove_file(&path).unwrap();
         }
     }
-    fs::remove_dir(&folder).unwrap();
     table.print(options.markdown);
+    if let Some(binary) = std::env::var_os("ANTIPHON_BIN") {
+        let mut table = Table::new(
+            "Folders of sessions",
+            &["client", "sessions", "MB", "doctor MB/s", "wc -l MB/s", "doctor : wc"],
+        );
+        for (client, line) in CLIENTS {
+            let below = folder.join(client);
+            table.row(
+                client,
+                measure_folder(&binary, &below, line, SESSIONS[usize::from(options.quick)]).map(number),
+            );
+            fs::remove_dir_all(&below).unwrap();
+        }
+        table.print(options.markdown);
+    }
+    fs::remove_dir(&folder).unwrap();
     options.conclude();
 }
 
@@ -127,7 +163,8 @@ fn write_file(path: &Path, record: WriteRecord, bytes: u64) -> u64 {
     let text =
         r#"for (const row of rows) {\n\tprint(`\u001b[1m${row.name}\u001b[0m: \"${row.text}\"`);\n}\n"#.repeat(700);
     let (mut written, mut id) = (0, 0);
-    while written < bytes {
+    // It ends with a whole round: a call without a result would be a finding.
+    while written < bytes || id % 12 != 4 {
         // Texts of 0 to 60 kB, most of them short, cut where no escape is.
         let length = 90 * (id * 7919 % 29) * u64::from(id % 8 == 0) + 90 * (id % 9);
         let end = usize::try_from(length).unwrap().min(text.len());
@@ -151,30 +188,66 @@ fn measure(path: &Path, records: u64) -> [f64; 6] {
         scan = scan.min(begin.elapsed().as_secs_f64());
         assert_eq!((report.lines, report.findings.len()), (records, 0), "a sound file");
         let begin = Instant::now();
-        let counted = Command::new("wc").arg("-l").arg(path).output().unwrap();
+        let counted = run(Command::new("wc").arg("-l").arg(path));
         control = control.min(begin.elapsed().as_secs_f64());
-        let counted = String::from_utf8(counted.stdout).unwrap();
         assert!(counted.starts_with(&format!("{records} ")), "{counted}");
     }
-    let peak = peak_mebibytes();
+    let inside = run(Command::new(std::env::current_exe().unwrap()).arg(INSIDE).arg(path));
     [
         megabytes,
         records as f64,
         megabytes / scan,
         megabytes / control,
         scan / control,
-        peak,
+        inside.trim().parse().unwrap(),
     ]
+}
+
+/// Returns the figures of a folder of sessions, which is made.
+fn measure_folder(binary: &OsStr, folder: &Path, record: WriteRecord, sessions: usize) -> [f64; 5] {
+    fs::create_dir_all(folder).unwrap();
+    let names: Vec<String> = (0..sessions).map(|number| format!("{number:05}.jsonl")).collect();
+    let mut bytes = 0;
+    for name in &names {
+        write_file(&folder.join(name), record, SESSION_BYTES);
+        bytes += fs::metadata(folder.join(name)).unwrap().len();
+    }
+    let (mut doctor, mut control) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        let told = run(Command::new(binary).arg("doctor").arg(folder));
+        doctor = doctor.min(begin.elapsed().as_secs_f64());
+        let wanted = format!("{sessions} sessions read, none damaged");
+        assert!(told.contains(&wanted), "{told}");
+        let begin = Instant::now();
+        run(Command::new("wc").arg("-l").args(&names).current_dir(folder));
+        control = control.min(begin.elapsed().as_secs_f64());
+    }
+    let megabytes = bytes as f64 / 1e6;
+    [
+        sessions as f64,
+        megabytes,
+        megabytes / doctor,
+        megabytes / control,
+        doctor / control,
+    ]
+}
+
+/// Runs a command that must succeed, and returns what it prints.
+fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
 }
 
 fn scan_file(path: &Path) -> SessionReport {
     scan_session(&mut File::open(path).unwrap()).unwrap().unwrap()
 }
 
-/// Returns the largest memory of this process so far.
-fn peak_mebibytes() -> f64 {
+/// Returns the largest memory of this process so far. Not a number where the system does not tell it.
+fn peak_bytes() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    kibibytes.map_or(f64::NAN, |kibibytes| kibibytes / 1024.0)
+    kibibytes.map_or(f64::NAN, |kibibytes| kibibytes * 1024.0)
 }

@@ -61,7 +61,6 @@ impl SeenRecords {
                 read.insert(hash);
                 Sighting::Replaces(earlier)
             }
-            Some(_) => Sighting::Repeats,
             None if is_skipped => {
                 if read.contains(&hash) {
                     return Sighting::Repeats;
@@ -70,7 +69,7 @@ impl SeenRecords {
                 Sighting::New
             }
             None if read.insert(hash) => Sighting::New,
-            None => Sighting::Repeats,
+            _ => Sighting::Repeats,
         }
     }
 

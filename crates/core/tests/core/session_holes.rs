@@ -141,7 +141,7 @@ fn a_hole_is_the_bytes_that_it_reads_as() {
         for _ in 0..2 + rng.below(6) {
             parts.push(match rng.below(6) {
                 0 => Part::Hole([1, 100, 4096, 65_535, 65_536, 300_000][rng.below(6)]),
-                1 => Part::Text(A.as_bytes()[..rng.below(A.len()) + 1].to_vec()),
+                1 => Part::Text(A.as_bytes()[..=rng.below(A.len())].to_vec()),
                 2 => Part::Text(b"\n".to_vec()),
                 _ => Part::Text(format!("{}\n", [A, B][rng.below(2)]).into_bytes()),
             });

@@ -52,7 +52,7 @@ fn uuid(id: u64) -> String {
 fn claude_code_record(id: u64) -> String {
     let parent = id
         .checked_sub(1)
-        .map_or("null".to_owned(), |parent| format!("\"{}\"", uuid(parent)));
+        .map_or_else(|| "null".to_owned(), |parent| format!("\"{}\"", uuid(parent)));
     let (kind, content) = match id % 4 {
         0 => ("user", r#""x""#.to_owned()),
         1 => (

@@ -268,7 +268,9 @@ impl BackWalk<'_> {
         let free = self.free.get_or_insert_with(|| {
             let mut free = FreeRecords::new(list, index);
             work::count(branch.chain.len());
-            branch.chain.iter().for_each(|record| free.take(*record));
+            for record in &branch.chain {
+                free.take(*record);
+            }
             free
         });
         free.find_before(record)

@@ -290,7 +290,9 @@ impl EntryList {
         // Ids of more than 4 GiB have no text. They are judged by their hashes.
         match (u32::try_from(self.ids.len()), u8::try_from(kept.len())) {
             (Ok(start), Ok(len)) => {
-                kept.iter().for_each(|byte| self.ids.push(*byte));
+                for byte in kept {
+                    self.ids.push(*byte);
+                }
                 (start, len)
             }
             _ => (0, 0),
