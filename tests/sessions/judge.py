@@ -242,6 +242,10 @@ def claude_messages(data):
     # The end of the chain: what nobody follows. A record that was appended for an earlier place is followed.
     followed = {record.get("parentUuid") for record in chain.values()}
     leaf = next((record for record in reversed(chain.values()) if record["uuid"] not in followed), None)
+    # The client's own note of the end counts, if nobody follows that record. All three versions read it so.
+    noted = [record.get("leafUuid") for record in records(data) if record.get("type") == "last-prompt"]
+    if noted and noted[-1] in chain and noted[-1] not in followed:
+        leaf = chain[noted[-1]]
     reached, at = {}, leaf
     while at is not None:
         if at["uuid"] in reached:

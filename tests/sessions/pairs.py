@@ -80,6 +80,8 @@ def broken_items(items):
                 return f"duplicate call: {item['call_id']}"
             calls[item["call_id"]] = CALLS[kind]
         elif kind in CALLS.values():
+            if "call_id" not in item:
+                return "Missing required parameter: 'call_id'."
             if calls.get(item["call_id"]) != kind:
                 return f"No tool call found for function call output with call_id {item['call_id']}."
             if item["call_id"] in outputs:
@@ -104,6 +106,6 @@ def parts_of(body):
         if item.get("type") in CALLS:
             calls.append(item["call_id"])
         elif item.get("type") in CALLS.values():
-            results[item["call_id"]] = json.dumps(item.get("output"), ensure_ascii=False)
+            results[item.get("call_id")] = json.dumps(item.get("output"), ensure_ascii=False)
     history = body.get("messages") or body.get("input") or []
     return calls, results, json.dumps(history, ensure_ascii=False)

@@ -71,8 +71,15 @@ def torn_record(expected, lines, line, added):
 def joined_records(expected, lines, line, added):
     text = lines[line].decode()
     _, end = json.JSONDecoder().raw_decode(text)
-    added.append(json.loads(text[end:]))
+    copy = json.loads(text[end:])
     spaces(lines, line, end, len(lines[line]))
+    # Nothing may follow the copy, and it is no end.
+    chain = [record for record in map(json.loads, filter(None, lines)) if "uuid" in record]
+    chain = [record for record in chain if not record.get("isSidechain")]
+    followed = {record.get("parentUuid") for record in [*chain, copy]}
+    leaf = [record["uuid"] for record in chain if record["uuid"] not in followed][-1]
+    note = {"type": "last-prompt", "lastPrompt": "", "leafUuid": leaf, "sessionId": copy["sessionId"]}
+    added.extend([copy, note])
 
 
 def raw_newline(expected, lines, line, added):

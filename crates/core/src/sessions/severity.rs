@@ -338,7 +338,11 @@ pub const MEASURED: &[Measured] = &[
         Severity::Warning,
         "the client leaves the call and its result out, or sends an input that some servers refuse",
     ),
-    codex_pairing(FindingKind::NoId, Severity::Warning, "the client leaves the result out"),
+    codex_pairing(
+        FindingKind::NoId,
+        Severity::Error,
+        "the client sends it without an id, and the provider refuses every request",
+    ),
     codex_pairing(
         FindingKind::Field,
         Severity::Warning,

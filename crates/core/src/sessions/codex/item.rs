@@ -74,7 +74,7 @@ pub(super) enum ItemFlaw {
     OddCall,
     /// The client cannot read the output, and skips it.
     UnreadOutput,
-    /// The output names no call, and the client skips it.
+    /// The output names no call, and the client sends it so.
     NamelessOutput,
     /// Reasoning with its text in the open.
     OpenReasoning,

@@ -125,7 +125,7 @@ impl<'h> PairFaults<'h> {
             Some(ItemFlaw::UnreadCall) => Some((FindingKind::MalformedCall, true)),
             Some(ItemFlaw::OddCall) => Some((FindingKind::MalformedCall, false)),
             Some(ItemFlaw::UnreadOutput) => Some((FindingKind::Field, true)),
-            Some(ItemFlaw::NamelessOutput) => Some((FindingKind::NoId, true)),
+            Some(ItemFlaw::NamelessOutput) => Some((FindingKind::NoId, false)),
             Some(ItemFlaw::OpenReasoning) if self.traits.refuses_open_reasoning => Some((FindingKind::Field, false)),
             Some(ItemFlaw::OpenReasoning) | None => None,
         };

@@ -397,7 +397,7 @@ const ROWS: &[CodexRow] = &[
         name: "an output that names no call, too short for a quote",
         records: &["meta", "user", "nameless output"],
         findings: &[("no_id", 3, Told)],
-        counts: (2, 1),
+        counts: (2, 2),
         ..SOUND
     },
     CodexRow {
