@@ -1,10 +1,9 @@
-//! `antiphon check`: reports what breaks the pairing rules in request bodies and transcripts, offline.
+//! `antiphon check`: reports what breaks the pairing rules in request bodies, offline. A session is read by the doctor.
 
 mod checked;
 mod report;
 
 use std::{
-    fs::File,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,12 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::checked::{CheckedBody, CheckedFile};
+use self::checked::{CheckedBody, CheckedContent, CheckedFile};
 use crate::{
     cli::{
         EXIT_USAGE,
         findings::add_in_order,
-        input::{self, BodyInput, InputError},
+        input::{self, BodyInput, InputContent, InputError},
         output::{OutputFlag, OutputFormat, ReportOutput, write_document, write_note},
         style::Painter,
         wire_names::WireNames,
@@ -26,31 +25,29 @@ use crate::{
     refusals::{RefusalReader, body_notes},
     repair::{self, PairingContext, RepairPolicy},
     server::regular_file::read_regular,
-    sessions::scan_session,
     wire::Wire,
 };
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-A file contains one request body, a list of messages, JSONL with one body or one
-message on each line, or the transcript of an agent:
-~/.claude/projects/*/*.jsonl of Claude Code,
-~/.codex/sessions/**/rollout-*.jsonl of Codex.
-A transcript is put together as the agent would send it, so the agent itself may
-still repair some of it.
+A file contains one request body, a list of messages, or JSONL with one body or
+one message on each line, such as the output of claude --output-format
+stream-json.
 In a pipe each finding is one line of standard output, FILE: PLACE: KIND: TEXT,
 and a line about each file goes to standard error. On a terminal, colours are
 used unless NO_COLOR is set.
+The session file of an agent is read and reported as by antiphon doctor, which
+also finds and mends it. --wire and --rules are about bodies alone.
 
 Exit codes:
-  0  every tool call has its result
+  0  every tool call has its result; in a session, nothing above a note
   1  findings
   2  wrong usage, or an input that cannot be read";
 
 /// Arguments of `antiphon check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Request bodies or transcripts; `-` is standard input
+    /// Request bodies or sessions; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
     /// Wire format of the bodies; detected if not given
@@ -92,8 +89,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     out.flush()?;
     // An unreadable file weighs more than findings: nothing is known about its calls.
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
-    let has_findings = |bodies: &Vec<CheckedBody<'_>>| bodies.iter().any(|body| body.count_findings() > 0);
-    let found = seen.iter().any(|file| file.verdict.as_ref().is_ok_and(has_findings));
+    let mut read = seen.iter().filter_map(|file| file.verdict.as_ref().ok());
+    let found = read.any(CheckedContent::has_findings);
     Ok(match (unreadable, found) {
         (true, _) => ExitCode::from(EXIT_USAGE),
         (false, true) => ExitCode::FAILURE,
@@ -112,27 +109,17 @@ fn read_rows(path: &Path) -> Result<RefusalReader, ConfigProblem> {
 
 /// Reads and checks one file.
 fn check_file<'r>(path: &Path, wire: Option<Wire>, reader: &'r RefusalReader) -> CheckedFile<'r> {
-    let name = path.display().to_string();
-    let bodies = input::read_bodies(path, wire);
-    let verdict: Result<Vec<CheckedBody<'_>>, InputError> =
-        bodies.and_then(|file| file.bodies.into_iter().map(|body| check_body(body, reader)).collect());
-    let is_session = match &verdict {
-        // Standard input has no name that another command could read.
-        Ok(bodies) => path != Path::new("-") && bodies.iter().any(CheckedBody::is_of_agent),
-        Err(_) => is_session_file(path),
-    };
+    let verdict = input::read_input(path, wire).and_then(|content| match content {
+        InputContent::Session(session) => Ok(CheckedContent::Session(session)),
+        InputContent::Bodies(file) => {
+            let bodies = file.bodies.into_iter().map(|body| check_body(body, reader));
+            Ok(CheckedContent::Bodies(bodies.collect::<Result<_, _>>()?))
+        }
+    });
     CheckedFile {
-        name,
+        name: path.display().to_string(),
         verdict,
-        is_session,
     }
-}
-
-/// Returns `true` if a file that could not be read as bodies is a session of a known client.
-fn is_session_file(path: &Path) -> bool {
-    // A pipe would give its bytes once, and they were read.
-    let is_regular = path.metadata().is_ok_and(|facts| facts.is_file());
-    is_regular && File::open(path).is_ok_and(|mut file| matches!(scan_session(&mut file), Ok(Ok(_))))
 }
 
 /// Checks one body.

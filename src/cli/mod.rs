@@ -109,7 +109,7 @@ enum CliCommand {
     /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"
     #[command(after_help = env::AFTER_HELP)]
     Env(env::Args),
-    /// Report what breaks the pairing rules in request bodies and agents' transcripts, offline
+    /// Report what breaks the pairing rules in request bodies and agents' sessions, offline
     #[command(after_help = check::AFTER_HELP)]
     Check(check::Args),
     /// Repair the request bodies in a file as the proxy would, offline

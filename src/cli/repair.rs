@@ -32,7 +32,7 @@ use crate::{
 pub(super) const AFTER_HELP: &str = "\
 A body may stand alone or in a line of a batch file, below `body`, `params` or
 `modelInput`. Bytes outside of the histories stay as they are. Messages on lines
-and transcripts can only be checked.
+can only be checked, and a session is mended by antiphon doctor --fix.
 The report is on stderr: --output json writes a document for each body.
 On a terminal, --diff has colours unless NO_COLOR is set.
 
@@ -78,7 +78,7 @@ fn least_parser() -> impl TypedValueParser<Value = Applicability> {
 
 /// Repairs the bodies of a file, and reports what was done.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let file = input::read_bodies(&args.file, args.wire)?;
+    let file = input::read_input(&args.file, args.wire)?.into_bodies(&args.file)?;
     // Before the work, which would be in vain.
     file.bodies.iter().try_for_each(|body| body.place().map(drop))?;
     let policy = RepairPolicy {

@@ -19,12 +19,10 @@ LABELS = re.compile(r"label_values\((.*),\s*(\w+)\)")
 # The rows of the dashboard that are open at first: what an operator needs at once.
 OPEN_ROWS = ("Now", "Traffic", "Repairs")
 # Families whose label sets come with traffic: a selector that finds nothing may still be right.
-# The provider of the tests of deploy/ refuses nothing in known words, and the last is on the page only with TLS, which they
-# do not use.
+# The last is on the page only with TLS, which the tests of deploy/ do not use.
 OPEN = (
     "antiphon_requests_total",
     "antiphon_attempts_total",
-    "antiphon_refusal_rows_total",
     "antiphon_tls_certificate_expires_seconds",
 )
 

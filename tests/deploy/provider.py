@@ -1,4 +1,4 @@
-"""A provider that answers every Messages request, with words or with a tool call, and one key that it does not take."""
+"""A provider that answers Messages requests, with words or with a tool call. It refuses one key, and too many tokens."""
 
 import json
 import threading
@@ -7,6 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 REFUSED_KEY = "sk-refused"
 TAKEN_KEY = "sk-taken"
 USAGE = {"input_tokens": 30, "output_tokens": 4}
+# More tokens than this prompt leaves, and the words that say so: a row of src/refusals/rows.toml.
+TOO_MANY_TOKENS = 21333
+REFUSAL = (
+    f"input length and `max_tokens` exceed context limit: 190000 + {TOO_MANY_TOKENS} > 200000, "
+    "decrease input length or `max_tokens` and try again"
+)
 
 
 def message(content, stop):
@@ -43,6 +49,9 @@ class Handler(BaseHTTPRequestHandler):
             asked = json.loads(body)
         except ValueError:
             error = {"type": "invalid_request_error", "message": "no JSON"}
+            return self.reply(400, {"type": "error", "error": error})
+        if asked.get("max_tokens") == TOO_MANY_TOKENS:
+            error = {"type": "invalid_request_error", "message": REFUSAL}
             return self.reply(400, {"type": "error", "error": error})
         if asked.get("stream"):
             return self.send(200, "text/event-stream", stream())

@@ -4,7 +4,7 @@ import json
 import urllib.error
 import urllib.request
 
-from provider import REFUSED_KEY, TAKEN_KEY
+from provider import REFUSED_KEY, TAKEN_KEY, TOO_MANY_TOKENS
 
 MESSAGES = "/anthropic/v1/messages"
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_01A", "name": "run", "input": {"a": 1}}]}
@@ -59,6 +59,8 @@ def send(base):
         ("strict and broken", 400, MESSAGES, body(BROKEN), {"x-antiphon-mode": "strict"}),
         ("a tool is called", 200, MESSAGES, body(HEALTHY, tools=[]), {}),
         ("the tool has answered", 200, MESSAGES, body(settled), {}),
+        # The proxy reads the refusal, and sends the request again as it demands.
+        ("refused in known words", 200, MESSAGES, body(HEALTHY, max_tokens=TOO_MANY_TOKENS), {}),
         ("unread", 400, MESSAGES, b"no json", {}),
         ("no route", 404, "/nowhere/at/all", b"{}", {}),
         ("with profiles", 200, "/pool/v1/messages", body(HEALTHY), {}),

@@ -26,7 +26,7 @@ class Mended:
 
 
 def judge(expected, life):
-    """What is wrong with a doctor's work on one case."""
+    """Returns the faults of a doctor's work on one case."""
     wrong = []
     if life.undone != life.damaged:
         wrong.append("undo does not give the bytes back")
@@ -129,7 +129,7 @@ def records(data):
 
 
 def words_of(data):
-    """Every run of three characters or more that a file's bytes hold, to compare texts with."""
+    """The text of a file, to compare other texts with. Halves of characters and bytes beyond ASCII are blanks."""
     text = re.sub(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|[\x80-\xff]", b" ", data).decode("ascii", "replace")
     return text
 
@@ -209,7 +209,10 @@ def repeated(data):
 def codex_items(data):
     """Texts, results and calls of a rollout, or what keeps it from being loaded."""
     seen, texts, results, calls = Counter(), "", {}, []
-    for index, record in enumerate(records(data)):
+    found = records(data)
+    if not found:
+        return "it has no record"
+    for index, record in enumerate(found):
         if index == 0 and record.get("type") != "session_meta":
             return "it does not begin with session_meta"
         seen[record.get("ordinal")] += 1
@@ -222,7 +225,7 @@ def codex_items(data):
             results.setdefault(item["call_id"], []).append(json.dumps(item.get("output"), ensure_ascii=False))
         else:
             texts += json.dumps(item, ensure_ascii=False)
-    if record.get("ordinal") is None:
+    if found[-1].get("ordinal") is None:
         return "the last record has no ordinal"
     twice = [ordinal for ordinal, count in seen.items() if count > 1 and ordinal is not None]
     return f"ordinals twice: {twice}" if twice else (texts, results, calls)

@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from damage import cases, seed_of
+from damage import READ_ONLY, cases, seed_of
 from installs import TARGET
 from judge import Mended, judge
 from measuring import session_of
@@ -64,6 +64,10 @@ class Doctor:
 def place_of(home, client, session):
     if client == "codex":
         return home / f".codex/sessions/2026/11/30/rollout-2026-11-30T12-00-00-{session}.jsonl"
+    if client == "copilot":
+        return home / f".copilot/session-state/{session}/events.jsonl"
+    if client == "qwen-code":
+        return home / f".qwen/projects/-home-user-work/chats/{session}.jsonl"
     return home / f".claude/projects/-home-user-work/{session}.jsonl"
 
 
@@ -73,7 +77,7 @@ def facts(file):
 
 
 def found_wrong(expected, code, findings):
-    """What is wrong with the findings before a fix."""
+    """Returns the faults of the findings before a fix."""
     heavy = [finding for finding in findings if finding["severity"] != "note"]
     wrong = [] if code == int(bool(heavy)) else [f"exit code {code} with {len(heavy)} findings above a note"]
     if expected["code"] is None:
@@ -92,7 +96,7 @@ def found_wrong(expected, code, findings):
 
 
 def check(doctor, expected, damaged, sound):
-    """What is wrong with the doctor's work on one case."""
+    """Returns the faults of the doctor's work on one case."""
     file = place_of(doctor.home, expected["client"], session_of(sound))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(damaged)
@@ -110,7 +114,10 @@ def check(doctor, expected, damaged, sound):
     known.append(facts(file))
     remaining_code, remaining, _ = doctor.findings(file)
     heavy = [finding["code"] for finding in remaining if finding["severity"] != "note"]
-    if fixed.returncode != int(bool(heavy)):
+    if expected["client"] in READ_ONLY:
+        if fixed.returncode != 1 or "only read" not in fixed.stderr:
+            wrong.append(f"--fix is not refused: {fixed.returncode}: {fixed.stderr[-300:]}")
+    elif fixed.returncode != int(bool(heavy)):
         wrong.append(f"--fix exits with {fixed.returncode}, and {heavy} remain: {fixed.stderr[-300:]}")
     if "none" not in expected["fix"] and expected["code"] in [finding["code"] for finding in remaining]:
         wrong.append(f"{expected['code']} remains after --fix")
@@ -142,7 +149,7 @@ def told_words(doctor):
 
 
 def outcome(command, home, case):
-    """What went wrong with a case, in sentences."""
+    """Returns the faults of a case, in sentences."""
     try:
         return check(Doctor(command, home), *case)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:

@@ -1,7 +1,10 @@
 //! The result of `antiphon check` for a file and for each of its bodies.
 
 use crate::{
-    cli::input::{BodyOrigin, ChainFault, InputError},
+    cli::{
+        doctor::GivenSession,
+        input::{BodyOrigin, InputError},
+    },
     conversation::Finding,
     refusals::BodyNote,
     wire::Wire,
@@ -10,9 +13,25 @@ use crate::{
 /// Result for one file.
 pub(super) struct CheckedFile<'r> {
     pub(super) name: String,
-    pub(super) verdict: Result<Vec<CheckedBody<'r>>, InputError>,
-    /// `true` for a session of a client whose session files are read.
-    pub(super) is_session: bool,
+    pub(super) verdict: Result<CheckedContent<'r>, InputError>,
+}
+
+/// The content of a file that was read.
+pub(super) enum CheckedContent<'r> {
+    /// Bodies, each with its faults.
+    Bodies(Vec<CheckedBody<'r>>),
+    /// A session, as the doctor has read it.
+    Session(Box<GivenSession>),
+}
+
+impl CheckedContent<'_> {
+    /// Returns `true` if something counts for the exit code.
+    pub(super) fn has_findings(&self) -> bool {
+        match self {
+            Self::Bodies(bodies) => bodies.iter().any(|body| !body.findings.is_empty()),
+            Self::Session(session) => session.has_findings(),
+        }
+    }
 }
 
 /// The faults of one body.
@@ -27,36 +46,9 @@ pub(super) struct CheckedBody<'r> {
 }
 
 impl CheckedBody<'_> {
-    /// Returns the number of findings, with the links of a transcript that lose a part of it.
-    pub(super) fn count_findings(&self) -> usize {
-        let losses = self.chain_faults().iter().filter(|fault| !fault.is_bridged);
-        self.findings.len() + losses.count()
-    }
-
     /// Returns `true` if the report has no line about this body.
     pub(super) fn has_no_rows(&self) -> bool {
-        self.chain_faults().is_empty() && self.findings.is_empty() && self.notes.is_empty() && self.row_notes.is_empty()
-    }
-
-    /// Returns `true` if the body was put together from the session of an agent.
-    pub(super) fn is_of_agent(&self) -> bool {
-        matches!(&self.origin, BodyOrigin::Transcript { source, .. } if source.is_agent())
-    }
-
-    /// Returns the faults in the links between the lines of a transcript.
-    pub(super) fn chain_faults(&self) -> &[ChainFault] {
-        match &self.origin {
-            BodyOrigin::Transcript { faults, .. } => faults,
-            BodyOrigin::WholeFile | BodyOrigin::Line(_) => &[],
-        }
-    }
-
-    /// Returns the index of the first message that begins on a line or after it.
-    pub(super) fn message_from(&self, line: usize) -> usize {
-        match &self.origin {
-            BodyOrigin::Transcript { lines, .. } => lines.partition_point(|start| *start < line),
-            BodyOrigin::WholeFile | BodyOrigin::Line(_) => 0,
-        }
+        self.findings.is_empty() && self.notes.is_empty() && self.row_notes.is_empty()
     }
 
     /// Returns the place of a finding in the file.
@@ -75,7 +67,7 @@ impl CheckedBody<'_> {
             BodyOrigin::WholeFile => path,
             BodyOrigin::Line(line) => format!("line {line}: {path}"),
             // Messages that were put together have no place of their own in the file.
-            BodyOrigin::Transcript { .. } => self.line_of(message).map_or(path, |line| format!("line {line}")),
+            BodyOrigin::Lines { .. } => self.line_of(message).map_or(path, |line| format!("line {line}")),
         }
     }
 
@@ -84,7 +76,7 @@ impl CheckedBody<'_> {
         match &self.origin {
             BodyOrigin::WholeFile => None,
             BodyOrigin::Line(line) => Some(*line),
-            BodyOrigin::Transcript { lines, .. } => lines.get(message).copied(),
+            BodyOrigin::Lines { lines, .. } => lines.get(message).copied(),
         }
     }
 }

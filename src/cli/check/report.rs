@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::checked::{CheckedBody, CheckedFile};
+use super::checked::{CheckedBody, CheckedContent, CheckedFile};
 use crate::{
     cli::{
+        doctor::GivenSession,
         findings::findings_document,
-        input::{BodyOrigin, ChainFault},
+        input::BodyOrigin,
         output::write_note,
         style::{Painter, TextStyle},
     },
@@ -19,8 +20,6 @@ use crate::{
 
 /// Words before a fault that only some servers refuse.
 const NOTE_LEAD: &str = "note: some servers refuse this: ";
-/// Words before a fault that the client of a transcript copes with.
-const BRIDGED_LEAD: &str = "note: ";
 
 /// Writes the result of one file as text.
 pub(super) fn write_file(
@@ -29,27 +28,49 @@ pub(super) fn write_file(
     painter: Painter,
     is_quiet: bool,
 ) -> io::Result<()> {
-    let bodies = match &file.verdict {
-        Ok(bodies) => bodies,
+    match &file.verdict {
+        Ok(CheckedContent::Bodies(bodies)) => write_bodies(out, &file.name, bodies, painter, is_quiet),
+        Ok(CheckedContent::Session(session)) if is_quiet && session.is_sound() => Ok(()),
+        Ok(CheckedContent::Session(session)) => {
+            session.write_text(out, painter)?;
+            if !is_quiet {
+                note_session(&file.name, session);
+            }
+            Ok(())
+        }
         // Errors go to stderr, so that stdout contains findings only.
         Err(error) => {
             write_note(&format!("antiphon: {error}"));
-            note_session(file);
-            return Ok(());
+            Ok(())
         }
-    };
+    }
+}
+
+/// Names the command that has read a session.
+fn note_session(name: &str, session: &GivenSession) {
+    let command = session.command_name().unwrap_or_else(|| "FILE".to_owned());
+    write_note(&format!(
+        "antiphon: {}: a session, read as `antiphon doctor {command}` reads it",
+        printable_text(name)
+    ));
+}
+
+/// Writes the faults of bodies, and a line about their file.
+fn write_bodies(
+    out: &mut impl Write,
+    name: &str,
+    bodies: &[CheckedBody<'_>],
+    painter: Painter,
+    is_quiet: bool,
+) -> io::Result<()> {
     // A person reads the name once. A program finds it on each line.
-    let shown = printable_text(&file.name);
+    let shown = printable_text(name);
     let name = if painter.is_for_people() { "" } else { &shown };
     let is_silent = is_quiet && bodies.iter().all(CheckedBody::has_no_rows);
     if painter.is_for_people() && !is_silent {
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &shown))?;
     }
     for body in bodies {
-        // First, since they are the cause of others.
-        for fault in body.chain_faults() {
-            write_row(out, name, &ReportRow::of_fault(fault), painter)?;
-        }
         for finding in &body.findings {
             write_row(out, name, &ReportRow::of_finding(body, finding, ""), painter)?;
         }
@@ -63,34 +84,20 @@ pub(super) fn write_file(
     if is_quiet {
         return Ok(());
     }
-    write_verdict(out, name, bodies, painter)?;
-    note_session(file);
-    Ok(())
-}
-
-/// Names the command that reads a session as its client does, lines that the client skips included.
-fn note_session(file: &CheckedFile<'_>) {
-    if file.is_session {
-        let name = printable_text(&file.name);
-        write_note(&format!(
-            "antiphon: {name}: a session file: `antiphon doctor {name}` reads it as its client does"
-        ));
-    }
+    write_verdict(out, name, bodies, painter)
 }
 
 /// Writes the line about the whole file.
 fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody<'_>], painter: Painter) -> io::Result<()> {
-    let found: usize = bodies.iter().map(CheckedBody::count_findings).sum();
-    let is_whole = bodies.iter().all(|body| body.chain_faults().is_empty());
+    let found: usize = bodies.iter().map(|body| body.findings.len()).sum();
     let verdict = match found {
-        0 if is_whole => painter.paint(TextStyle::Green, "every tool call has its result"),
-        0 => painter.paint(TextStyle::Green, "every tool call that the client sends has its result"),
+        0 => painter.paint(TextStyle::Green, "every tool call has its result"),
         1 => painter.paint(TextStyle::Red, "1 finding"),
         count => painter.paint(TextStyle::Red, &format!("{count} findings")),
     };
     let kind = match bodies {
         [body] => match &body.origin {
-            BodyOrigin::Transcript { source, .. } => format!("{}, {}", body.wire, source.label()),
+            BodyOrigin::Lines { source, .. } => format!("{}, {}", body.wire, source.label()),
             _ => body.wire.to_string(),
         },
         bodies => format!("{} bodies", bodies.len()),
@@ -142,17 +149,6 @@ impl<'a> ReportRow<'a> {
             id: String::new(),
         }
     }
-
-    fn of_fault(fault: &ChainFault) -> Self {
-        Self {
-            place: format!("line {}", fault.line),
-            lead: if fault.is_bridged { BRIDGED_LEAD } else { "" },
-            kind: fault.kind.code(),
-            explanation: fault.kind.explanation(),
-            detail: None,
-            id: String::new(),
-        }
-    }
 }
 
 /// Writes one line of the report.
@@ -191,8 +187,24 @@ pub(super) fn file_documents(file: &CheckedFile<'_>) -> Vec<Value> {
             "file": file.name, "line": null, "wire": null, "transcript": false,
             "findings": [], "notes": [], "error": error.to_string(),
         })],
-        Ok(bodies) => bodies.iter().map(|body| body_document(&file.name, body)).collect(),
+        Ok(CheckedContent::Bodies(bodies)) => bodies.iter().map(|body| body_document(&file.name, body)).collect(),
+        Ok(CheckedContent::Session(session)) => vec![session_document(session)],
     }
+}
+
+/// Returns the doctor's document of a session, with the other keys that every entry has.
+fn session_document(session: &GivenSession) -> Value {
+    let mut document = session.document();
+    for (key, value) in [
+        ("line", Value::Null),
+        ("wire", Value::Null),
+        ("transcript", json!(true)),
+        // Notes are findings with a severity there.
+        ("notes", json!([])),
+    ] {
+        document[key] = value;
+    }
+    document
 }
 
 fn body_document(name: &str, body: &CheckedBody<'_>) -> Value {
@@ -204,8 +216,8 @@ fn body_document(name: &str, body: &CheckedBody<'_>) -> Value {
         "file": name,
         "line": line,
         "wire": body.wire.to_string(),
-        "transcript": matches!(&body.origin, BodyOrigin::Transcript { source, .. } if source.is_agent()),
-        "findings": located_document(&body.findings, false, body),
+        "transcript": body.origin.is_of_agent(),
+        "findings": located_document(&body.findings, body),
         "notes": notes_document(body),
         "error": null,
     })
@@ -213,7 +225,7 @@ fn body_document(name: &str, body: &CheckedBody<'_>) -> Value {
 
 /// Returns the notes as JSON: first those of findings, then those of rows.
 fn notes_document(body: &CheckedBody<'_>) -> Value {
-    let mut notes = located_document(&body.notes, true, body);
+    let mut notes = located_document(&body.notes, body);
     let of_rows = body.row_notes.iter().map(|note| {
         json!({
             "kind": note.row.name,
@@ -232,30 +244,11 @@ fn notes_document(body: &CheckedBody<'_>) -> Value {
     notes
 }
 
-/// Returns findings as JSON, with the line of each if the file has lines. Faults in the links come first.
-fn located_document(findings: &[Finding], is_bridged: bool, body: &CheckedBody<'_>) -> Value {
+/// Returns findings as JSON, with the line of each if the file has lines.
+fn located_document(findings: &[Finding], body: &CheckedBody<'_>) -> Value {
     let mut documents = findings_document(findings, body.wire);
     for (document, finding) in documents.as_array_mut().into_iter().flatten().zip(findings) {
         document["line"] = json!(body.line_of(finding.message));
     }
-    let faults = body.chain_faults().iter();
-    let faults = faults.filter(|fault| fault.is_bridged == is_bridged);
-    faults
-        .map(|fault| fault_document(fault, body))
-        .chain(documents.as_array_mut().into_iter().flat_map(std::mem::take))
-        .collect()
-}
-
-/// Returns a fault in the links as JSON, with the keys of a finding.
-fn fault_document(fault: &ChainFault, body: &CheckedBody<'_>) -> Value {
-    json!({
-        "kind": fault.kind.code(),
-        "place": format!("line {}", fault.line),
-        "message": body.message_from(fault.line),
-        "part": null,
-        "id": "",
-        "detail": null,
-        "explanation": fault.kind.explanation(),
-        "line": fault.line,
-    })
+    documents
 }

@@ -12,7 +12,7 @@ Copilot CLI in $COPILOT_HOME or ~/.copilot, Qwen Code in $QWEN_RUNTIME_DIR,
 $QWEN_HOME or ~/.qwen, opencode in $XDG_DATA_HOME/opencode or
 ~/.local/share/opencode. Sessions of the last three are only read.
 Nothing is written without --fix and the name of a session. --fix never moves a
-byte: it overwrites bytes by as many others, or appends a record, and --undo
+byte: it overwrites bytes with as many others, or appends a record, and --undo
 takes that back. No text of a conversation is printed, except on a terminal by
 --fix --dry-run: at most 80 bytes of each edit.
   antiphon doctor

@@ -5,7 +5,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use crate::{printable::printable_name, sessions::SessionEdit};
+use crate::{
+    printable::printable_name,
+    sessions::{ByteRun, EditedFile, OverlaidFile, SessionEdit},
+};
 
 /// Bytes of a blank that are compared at once.
 const CHUNK: usize = 1024 * 1024;
@@ -15,62 +18,28 @@ const CHANGED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of an edit that a person is shown.
 const SAMPLE_BYTES: usize = 80;
 
-/// Bytes of one place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ByteRun {
-    /// Any bytes.
-    Bytes(Vec<u8>),
-    /// One byte, over and over.
-    Fill(u8, u64),
+/// Returns the first bytes of a run, for a person.
+pub(super) fn sample_of_run(run: &ByteRun) -> String {
+    match run {
+        ByteRun::Bytes(bytes) => sample_of(bytes),
+        ByteRun::Fill(byte, count) => format!("{count} times {}", sample_of(&[*byte])),
+    }
 }
 
-impl ByteRun {
-    /// Returns the number of bytes.
-    pub(super) fn count_bytes(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => length(bytes),
-            Self::Fill(_, count) => *count,
-        }
+fn run_document(run: &ByteRun) -> Value {
+    match run {
+        ByteRun::Bytes(bytes) => json!(STANDARD.encode(bytes)),
+        ByteRun::Fill(byte, count) => json!({ "byte": byte, "count": count }),
     }
+}
 
-    /// Copies the bytes from an offset on over those of `buffer`, as far as both reach.
-    fn copy_from(&self, offset: u64, buffer: &mut [u8]) {
-        match self {
-            Self::Bytes(bytes) => {
-                let bytes = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
-                let pairs = buffer.iter_mut().zip(bytes.unwrap_or_default());
-                pairs.for_each(|(place, byte)| *place = *byte);
-            }
-            Self::Fill(byte, count) => {
-                let left = usize::try_from(count.saturating_sub(offset)).unwrap_or(usize::MAX);
-                buffer.iter_mut().take(left).for_each(|place| *place = *byte);
-            }
-        }
-    }
-
-    /// Returns the first bytes, for a person.
-    pub(super) fn sample(&self) -> String {
-        match self {
-            Self::Bytes(bytes) => sample_of(bytes),
-            Self::Fill(byte, count) => format!("{count} times {}", sample_of(&[*byte])),
-        }
-    }
-
-    fn document(&self) -> Value {
-        match self {
-            Self::Bytes(bytes) => json!(STANDARD.encode(bytes)),
-            Self::Fill(byte, count) => json!({ "byte": byte, "count": count }),
-        }
-    }
-
-    fn from_document(document: &Value) -> Option<Self> {
-        match document {
-            Value::String(text) => STANDARD.decode(text).ok().map(Self::Bytes),
-            run => Some(Self::Fill(
-                u8::try_from(run["byte"].as_u64()?).ok()?,
-                run["count"].as_u64()?,
-            )),
-        }
+fn run_of_document(document: &Value) -> Option<ByteRun> {
+    match document {
+        Value::String(text) => STANDARD.decode(text).ok().map(ByteRun::Bytes),
+        run => Some(ByteRun::Fill(
+            u8::try_from(run["byte"].as_u64()?).ok()?,
+            run["count"].as_u64()?,
+        )),
     }
 }
 
@@ -89,15 +58,15 @@ impl ByteChange {
 
     /// Returns the change for the manifest.
     pub(super) fn document(&self) -> Value {
-        json!({ "at": self.at, "old": self.old.document(), "new": self.new.document() })
+        json!({ "at": self.at, "old": run_document(&self.old), "new": run_document(&self.new) })
     }
 
     /// Reads a change of a manifest. `None` if it is none.
     pub(super) fn from_document(document: &Value) -> Option<Self> {
         let change = Self {
             at: document["at"].as_u64()?,
-            old: ByteRun::from_document(&document["old"])?,
-            new: ByteRun::from_document(&document["new"])?,
+            old: run_of_document(&document["old"])?,
+            new: run_of_document(&document["new"])?,
         };
         (change.old.count_bytes() == change.new.count_bytes()).then_some(change)
     }
@@ -136,17 +105,22 @@ impl FileChanges {
     /// Reads the old bytes of a plan. Fails if the plan does not fit the file, or is too large.
     pub(super) fn resolve(edits: &[SessionEdit], file: &mut (impl Read + Seek)) -> io::Result<Self> {
         let size_before = file.seek(SeekFrom::End(0))?;
+        let mut edited = EditedFile::new(&mut *file)?;
+        for edit in edits {
+            edited.add_edit(edit.clone()).map_err(|_| unfit())?;
+        }
         let mut changes = Self {
+            appended: edited.appended_bytes().to_vec(),
             size_before,
             ..Self::default()
         };
-        let mut kept = 0;
+        let mut kept = changes.appended.len();
         for edit in edits {
-            match edit {
-                SessionEdit::Overwrite { at, new } => kept += changes.add_overwrite(*at, new, file)?,
-                SessionEdit::Blank { at, len } => kept += changes.add_blank(*at, *len, file)?,
-                SessionEdit::Append { record } => kept += changes.add_record(record, file)?,
-            }
+            kept += match edit {
+                SessionEdit::Overwrite { at, new } => changes.add_overwrite(*at, new, file)?,
+                SessionEdit::Blank { at, len } => changes.add_blank(*at, *len, file)?,
+                SessionEdit::Append { .. } => 0,
+            };
             if kept > CHANGED_BYTES_MAX {
                 let told = "the fix would change more than 64 MiB of the file, so nothing is written";
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
@@ -229,23 +203,6 @@ impl FileChanges {
         });
     }
 
-    /// Adds a record behind the end of the file. Returns its bytes.
-    fn add_record(&mut self, record: &[u8], file: &mut (impl Read + Seek)) -> io::Result<usize> {
-        if record.contains(&b'\n') {
-            return Err(unfit());
-        }
-        if self.appended.is_empty() && self.size_before > 0 {
-            let last = self.read_old(self.size_before.saturating_sub(1), 1, file)?;
-            // The last line of a client that was killed has no end.
-            if last != b"\n" {
-                self.appended.push(b'\n');
-            }
-        }
-        self.appended.extend_from_slice(record);
-        self.appended.push(b'\n');
-        Ok(record.len().saturating_add(1))
-    }
-
     fn read_old(&self, at: u64, count: usize, file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
         let end = u64::try_from(count).ok().and_then(|count| at.checked_add(count));
         if end.is_none_or(|end| end > self.size_before) {
@@ -273,19 +230,17 @@ impl FileChanges {
         counts.fold(0, u64::saturating_add)
     }
 
-    /// Returns a reader of the file, read from its begin, as it was before the fix or will be after it.
-    pub(super) fn view<R: Read>(&self, file: R, side: ChangeSide) -> impl Read {
-        let appended: &[u8] = match side {
-            ChangeSide::Old => &[],
-            ChangeSide::New => &self.appended,
+    /// Returns the file as it was before the fix or will be after it, whichever of both it is now.
+    pub(super) fn view<F: Read + Seek>(&self, file: F, side: ChangeSide) -> impl Read {
+        let runs = self
+            .overwrites
+            .iter()
+            .map(|change| (change.at, side.run_of(change).clone()));
+        let tail = match side {
+            ChangeSide::Old => Vec::new(),
+            ChangeSide::New => self.appended.clone(),
         };
-        let old_part = OverlayReader {
-            input: file.take(self.size_before),
-            at: 0,
-            left: &self.overwrites,
-            side,
-        };
-        old_part.chain(appended)
+        OverlaidFile::new(file, self.size_before, runs.collect(), tail)
     }
 
     /// Writes one side of each overwrite.
@@ -310,39 +265,6 @@ impl FileChanges {
             }
         }
         Ok(())
-    }
-}
-
-/// A reader that lays one side of changes over the bytes of a file.
-struct OverlayReader<'c, R> {
-    input: R,
-    at: u64,
-    /// Changes that do not end before `at`.
-    left: &'c [ByteChange],
-    side: ChangeSide,
-}
-
-impl<R: Read> Read for OverlayReader<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        let end = self.at.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        let bytes = buffer.get_mut(..read).unwrap_or_default();
-        while let Some((change, others)) = self.left.split_first() {
-            if change.at >= end {
-                break;
-            }
-            let (skipped, inside) = (change.at.saturating_sub(self.at), self.at.saturating_sub(change.at));
-            let place = usize::try_from(skipped)
-                .ok()
-                .and_then(|skipped| bytes.get_mut(skipped..));
-            self.side.run_of(change).copy_from(inside, place.unwrap_or_default());
-            if change.end() > end {
-                break;
-            }
-            self.left = others;
-        }
-        self.at = end;
-        Ok(read)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cli::output::write_note,
-    sessions::{Damage, FixKind, SessionClient, SessionCode, SessionFinding, SessionReport},
+    sessions::{Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
 };
 
 /// The file of the list.
@@ -51,6 +51,7 @@ impl CodexLists {
             id: session.clone(),
             lines: Vec::new(),
             fix: FixKind::Told,
+            loss: RecordLoss::Any,
         })
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct DocumentStream<W> {
 }
 
 impl<W: Write> DocumentStream<W> {
-    /// Writes the begin of the document.
+    /// Writes the beginning of the document.
     pub(super) fn begin(mut out: W, list: &str) -> io::Result<Self> {
         write!(out, "{{\n  \"version\": {DOCUMENT_VERSION},\n  \"{list}\": [")?;
         out.flush()?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::changes::{FileChanges, sample_of};
+use super::changes::{FileChanges, sample_of, sample_of_run};
 use crate::cli::style::{Painter, TextStyle};
 
 /// Edits of one fix that are shown.
@@ -18,8 +18,16 @@ pub(super) fn write_edits(out: &mut impl Write, changes: &FileChanges, painter: 
             format_count(len, "byte is", "bytes are")
         )?;
         if painter.is_for_people() {
-            writeln!(out, "    - {}", painter.paint(TextStyle::Red, &change.old.sample()))?;
-            writeln!(out, "    + {}", painter.paint(TextStyle::Green, &change.new.sample()))?;
+            writeln!(
+                out,
+                "    - {}",
+                painter.paint(TextStyle::Red, &sample_of_run(&change.old))
+            )?;
+            writeln!(
+                out,
+                "    + {}",
+                painter.paint(TextStyle::Green, &sample_of_run(&change.new))
+            )?;
         }
     }
     if let more @ 1.. = changes.overwrites.len().saturating_sub(EDITS_MAX) {

@@ -13,6 +13,7 @@ use super::{
     journal::{FixJournal, FixManifest, list_journals, lock_root},
     live::{LiveSigns, LiveTarget},
     places::{client_by_place, shown_path},
+    progress::ProgressReader,
     reading::{SessionReading, UnreadFile, read_session},
     restore::{restore_file, restore_times},
     session_doctor::SessionDoctor,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    sessions::{FixRefused, SessionReport},
+    sessions::{FixRefused, SessionEdit, SessionReport},
 };
 
 /// The mending of one session.
@@ -100,7 +101,7 @@ impl FixJob<'_> {
         } else {
             self.refuse_live(&target)?
         };
-        let edits = self.doctor.plan_edits(&mut session.file).map_err(refuse_unplanned)?;
+        let edits = session.plan_edits(self.doctor)?;
         let changes = FileChanges::resolve(&edits, &mut session.file)?;
         let planned = self.simulate(&path, &session, &changes)?;
         if changes.is_empty() || self.is_dry_run {
@@ -179,11 +180,12 @@ impl FixJob<'_> {
 
     /// Reads the file as it will be, before anything is written.
     fn simulate(&self, path: &Path, session: &OpenSession, changes: &FileChanges) -> Result<PlannedFile, FixFault> {
-        let mut file = &session.file;
-        file.rewind()?;
-        let digest_before = DigestReader::new(file.take(changes.size_before)).finish()?;
-        file.rewind()?;
-        let mut view = DigestReader::new(changes.view(file, ChangeSide::New));
+        let digest_before = {
+            let mut input = session.read_anew("taking the digest")?;
+            DigestReader::new((&mut input).take(changes.size_before)).finish()?
+        };
+        let input = session.read_anew("checking the plan")?;
+        let mut view = DigestReader::new(changes.view(input, ChangeSide::New));
         let scanned = self.doctor.scan_file(client_by_place(path), &mut view)?;
         let report = scanned.map_err(|reason| {
             FixFault::Refused(format!(
@@ -199,9 +201,7 @@ impl FixJob<'_> {
 
     /// Reads the file again after the fix.
     fn verify(&self, session: &OpenSession, manifest: &FixManifest) -> Result<SessionReport, WriteFault> {
-        let mut file = &session.file;
-        file.rewind()?;
-        let mut input = DigestReader::new(file);
+        let mut input = DigestReader::new(session.read_anew("checking the result")?);
         let scanned = self.doctor.scan_file(client_by_place(&manifest.path), &mut input)?;
         let is_as_planned = input.finish()? == manifest.digest_after;
         scanned.ok().filter(|_| is_as_planned).ok_or(WriteFault::Differs)
@@ -283,6 +283,18 @@ impl OpenSession {
             )),
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
+    }
+
+    /// Reads the file from its begin, with the name of the step for people who wait.
+    fn read_anew(&self, step: &'static str) -> io::Result<ProgressReader<&File>> {
+        let mut file = &self.file;
+        file.rewind()?;
+        Ok(ProgressReader::new(file, self.metadata.len(), step))
+    }
+
+    fn plan_edits(&self, doctor: &dyn SessionDoctor) -> Result<Vec<SessionEdit>, FixFault> {
+        let mut file = self.read_anew("planning")?;
+        doctor.plan_edits(&mut file).map_err(refuse_unplanned)
     }
 
     fn manifest(
@@ -405,7 +417,7 @@ mod tests {
     use std::{cell::Cell, fs, io::Read};
 
     use super::*;
-    use crate::sessions::{Damage, FixKind, NotRead, SessionClient, SessionCode, SessionEdit, SessionFinding};
+    use crate::sessions::{Damage, FixKind, NotRead, RecordLoss, SessionClient, SessionCode, SessionFinding};
 
     /// A doctor of NUL bytes. `meanwhile` runs before each scan, with its number: of the file, of the plan, of the result.
     struct NulDoctor<'d> {
@@ -433,6 +445,7 @@ mod tests {
                 id: String::new(),
                 lines: Vec::new(),
                 fix: FixKind::InPlace,
+                loss: RecordLoss::Nothing,
             };
             Ok(Ok(SessionReport {
                 client: SessionClient::Codex,
@@ -448,7 +461,7 @@ mod tests {
             }))
         }
 
-        fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {
+        fn plan_edits(&self, file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>> {
             (self.meanwhile)(0);
             file.rewind()?;
             let mut bytes = Vec::new();

@@ -10,9 +10,11 @@ mod codex_list;
 mod database;
 mod document_stream;
 mod explain;
+mod given_session;
 mod live;
 mod opencode;
 mod places;
+mod progress;
 mod reading;
 mod selection;
 mod session_doctor;
@@ -43,12 +45,13 @@ mod undo;
 use std::{io::Write as _, process::ExitCode};
 
 pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use given_session::{GivenFile, GivenSession};
 
 use super::{
     EXIT_USAGE,
     output::{ReportOutput, write_document, write_note},
 };
-use crate::config::process_environment;
+use crate::{config::process_environment, sessions::SessionCode};
 
 /// Variable that Claude Code sets for what it starts.
 const CHILD_SESSION: &str = "CLAUDE_CODE_CHILD_SESSION";
@@ -61,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if (args.fix || args.undo) && args.names.is_empty() {
         let action = if args.fix { "--fix" } else { "--undo" };
         write_note(&format!(
-            "antiphon: {action} needs the name of a session: its file, or the begin of its id"
+            "antiphon: {action} needs a session: its file, or the first letters of its id"
         ));
         return Ok(ExitCode::from(EXIT_USAGE));
     }
@@ -103,8 +106,9 @@ fn tell_surroundings() {
 
 /// Prints the explanation of a code.
 fn explain_code(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
-    let Some(code) = explain::find_code(name) else {
-        let known = explain::list_codes().join(", ");
+    let Some(code) = SessionCode::from_label(name) else {
+        let known: Vec<&str> = SessionCode::all().map(SessionCode::label).collect();
+        let known = known.join(", ");
         write_note(&format!("antiphon: there is no such code; the codes are {known}"));
         return Ok(ExitCode::from(EXIT_USAGE));
     };

@@ -2,13 +2,14 @@
 
 use std::{
     fs::File,
-    io::{self, IsTerminal as _, Read, Seek as _, Write as _},
+    io::{self, Read, Seek as _},
     path::Path,
     time::Duration,
 };
 
 use super::{
     places::{COMPRESSED_ENDING, client_by_place},
+    progress::ProgressReader,
     session_doctor::SessionDoctor,
     walk::{describe_fault, time_since_1970},
 };
@@ -17,8 +18,6 @@ use crate::{
     sessions::{NotRead, SessionReport},
 };
 
-/// Files above this size are read with a bar on a terminal, in bytes.
-const BAR_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Attempts to read a file that grows meanwhile.
 const ATTEMPTS: usize = 3;
 /// Bytes by which other programs' files are told.
@@ -30,8 +29,8 @@ const WINDOW_LOG_MAX: u32 = 27;
 #[derive(Clone, Debug)]
 pub(super) struct SessionReading {
     pub(super) report: SessionReport,
-    /// The last write, since 1970.
-    pub(super) modified: Duration,
+    /// The last write, since 1970. `None` if no file of it is known.
+    pub(super) modified: Option<Duration>,
     /// `true` if the file is compressed: it is read, and never mended.
     pub(super) is_compressed: bool,
 }
@@ -45,6 +44,9 @@ pub(super) enum UnreadFile {
     /// No known client wrote it.
     #[error("{0}")]
     Foreign(&'static str),
+    /// Several programs wrote it.
+    #[error("not read: it has records of more than one program; keep those of each in a file of its own")]
+    SeveralClients,
     /// A known client wrote it, and there is no message in it.
     #[error("not read: its records have no content that this version can read")]
     NoContent,
@@ -63,6 +65,22 @@ pub(super) fn read_session(doctor: &dyn SessionDoctor, path: &Path) -> Result<Se
         }
         attempt += 1;
     }
+}
+
+/// Reads a session whose bytes came through a pipe.
+pub(super) fn read_session_bytes(doctor: &dyn SessionDoctor, bytes: &[u8]) -> Result<SessionReading, UnreadFile> {
+    let scanned = doctor.scan_file(None, &mut { bytes });
+    let scanned = scanned.map_err(|error| UnreadFile::Fault(describe_fault(&error)))?;
+    let report = scanned.map_err(|reason| match reason {
+        NotRead::NoContent => UnreadFile::NoContent,
+        NotRead::SeveralClients => UnreadFile::SeveralClients,
+        NotRead::UnknownClient => UnreadFile::Foreign(describe_head(bytes.get(..HEAD_BYTES).unwrap_or(bytes))),
+    })?;
+    Ok(SessionReading {
+        report,
+        modified: None,
+        is_compressed: false,
+    })
 }
 
 /// Opens a file for reading, without waiting for the other end of a pipe.
@@ -86,7 +104,7 @@ fn read_once(
     file.rewind().map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     let place = client_by_place(path);
-    let input = ProgressReader::new(file.take(before.len()), before.len());
+    let input = ProgressReader::new(file.take(before.len()), before.len(), "reading");
     let scanned = if is_compressed {
         let mut decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         decoder.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
@@ -100,7 +118,7 @@ fn read_once(
     let after = file.metadata().map_err(failed)?;
     let reading = SessionReading {
         report,
-        modified: time_since_1970(&before),
+        modified: Some(time_since_1970(&before)),
         is_compressed,
     };
     Ok((reading, after.len() != before.len()))
@@ -110,7 +128,7 @@ fn read_once(
 fn describe_unread(mut file: &File, reason: NotRead) -> UnreadFile {
     match reason {
         NotRead::NoContent => return UnreadFile::NoContent,
-        NotRead::SeveralClients => return UnreadFile::Fault(format!("not read: {reason}")),
+        NotRead::SeveralClients => return UnreadFile::SeveralClients,
         NotRead::UnknownClient => {}
     }
     let mut head = Vec::new();
@@ -155,57 +173,6 @@ fn describe_head(head: &[u8]) -> &'static str {
         "not read: it is a binary file"
     } else {
         "not read: no known client wrote this file; known are Claude Code, Codex, Copilot CLI and Qwen Code"
-    }
-}
-
-/// A reader that draws a bar on a terminal for large files.
-struct ProgressReader<R> {
-    input: R,
-    bytes: u64,
-    read: u64,
-    /// The last percent that was drawn. `None` without a bar.
-    drawn: Option<u64>,
-}
-
-impl<R> ProgressReader<R> {
-    fn new(input: R, bytes: u64) -> Self {
-        let has_bar = bytes > BAR_BYTES_MIN && io::stderr().is_terminal();
-        Self {
-            input,
-            bytes,
-            read: 0,
-            drawn: has_bar.then_some(0),
-        }
-    }
-}
-
-impl<R: Read> Read for ProgressReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        self.read = self.read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        if let Some(drawn) = self.drawn {
-            let percent = self.read.saturating_mul(100).checked_div(self.bytes).unwrap_or(100);
-            if percent > drawn {
-                self.drawn = Some(percent);
-                let filled = usize::try_from(percent / 4).unwrap_or_default().min(25);
-                let bar = format!(
-                    "\r[{}{}] {percent} %",
-                    "#".repeat(filled),
-                    " ".repeat(25_usize.saturating_sub(filled))
-                );
-                drop(io::stderr().lock().write_all(bar.as_bytes()));
-            }
-        }
-        Ok(read)
-    }
-}
-
-impl<R> Drop for ProgressReader<R> {
-    fn drop(&mut self) {
-        if self.drawn.is_some() {
-            // The line that follows must not begin behind the bar.
-            drop(io::stderr().lock().write_all(b"\r\x1b[K"));
-        }
     }
 }
 

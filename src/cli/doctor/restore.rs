@@ -26,9 +26,8 @@ pub(super) enum RestoreFault {
 /// Puts the bytes from before a fix back, wherever the fix was stopped. Writes nothing if the result would differ.
 pub(super) fn restore_file(file: &File, manifest: &FixManifest) -> Result<(), RestoreFault> {
     let changes = &manifest.changes;
-    check_restorable(file, manifest)?;
-    file.set_len(changes.size_before)?;
-    file.sync_all()?;
+    check_bytes(file, manifest)?;
+    cut_appended(file, manifest)?;
     changes.write_side(ChangeSide::Old, |at, bytes| file.write_all_at(bytes, at))?;
     file.sync_all()?;
     let mut input = file;
@@ -50,12 +49,21 @@ pub(super) fn restore_times(file: &File, manifest: &FixManifest) -> io::Result<(
     file.sync_all()
 }
 
-/// Checks that nothing but the fix has changed the file.
-fn check_restorable(file: &File, manifest: &FixManifest) -> Result<(), RestoreFault> {
+/// Checks that the bytes from before the fix are there, under the changes of the fix.
+fn check_bytes(file: &File, manifest: &FixManifest) -> Result<(), RestoreFault> {
+    let mut input = file;
+    input.rewind()?;
+    let digest = DigestReader::new(manifest.changes.view(input, ChangeSide::Old)).finish()?;
+    (digest == manifest.digest_before)
+        .then_some(())
+        .ok_or(RestoreFault::Changed)
+}
+
+/// Cuts off what the fix has appended. Fails if anything else stands there.
+///
+/// The check of the bytes may take minutes, in which a client may append: the end is looked at last.
+fn cut_appended(file: &File, manifest: &FixManifest) -> Result<(), RestoreFault> {
     let changes = &manifest.changes;
-    if file.metadata()?.len() < changes.size_before {
-        return Err(RestoreFault::Changed);
-    }
     let mut input = file;
     input.seek(SeekFrom::Start(changes.size_before))?;
     // One byte more shows that something follows.
@@ -63,15 +71,15 @@ fn check_restorable(file: &File, manifest: &FixManifest) -> Result<(), RestoreFa
         .unwrap_or(u64::MAX)
         .saturating_add(1);
     let mut tail = Vec::new();
-    input.take(limit).read_to_end(&mut tail)?;
-    if !changes.appended.starts_with(&tail) {
+    let read = input.take(limit).read_to_end(&mut tail)?;
+    let end = changes
+        .size_before
+        .saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+    if !changes.appended.starts_with(&tail) || file.metadata()?.len() > end {
         return Err(RestoreFault::Appended);
     }
-    input.rewind()?;
-    let digest = DigestReader::new(changes.view(input, ChangeSide::Old)).finish()?;
-    (digest == manifest.digest_before)
-        .then_some(())
-        .ok_or(RestoreFault::Changed)
+    file.set_len(changes.size_before)?;
+    Ok(file.sync_all()?)
 }
 
 /// Writes the file from before a fix to a new file: from the present bytes, or from the copy if those differ.
@@ -82,9 +90,11 @@ pub(super) fn write_old_file(
     manifest: &FixManifest,
 ) -> Result<(), RestoreFault> {
     let from_present = match session {
-        Ok(file) => copy_checked(manifest.changes.view(file, ChangeSide::Old), new, manifest)?,
-        // The client has removed the session.
-        Err(_) => false,
+        Ok(file) if file.metadata()?.len() >= manifest.changes.size_before => {
+            copy_checked(manifest.changes.view(file, ChangeSide::Old), new, manifest)?
+        }
+        // The client has removed the session, or cut it.
+        Ok(_) | Err(_) => false,
     };
     let is_written = match original {
         Some(original) if !from_present => copy_checked(original, new, manifest)?,
@@ -104,4 +114,46 @@ fn copy_checked(input: impl Read, new: &mut File, manifest: &FixManifest) -> io:
     let mut input = DigestReader::new(input);
     io::copy(&mut input, new)?;
     Ok(input.finish()? == manifest.digest_before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::{cli::doctor::changes::FileChanges, sessions::SessionClient};
+
+    #[test]
+    fn what_a_client_appends_after_the_check_stays() {
+        let (before, record, new) = (&b"{}\n"[..], &b"{\"end\":1}\n"[..], &b"{\"new\":1}\n"[..]);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[before, record].concat()).unwrap();
+        let manifest = FixManifest {
+            path: "/h/s1.jsonl".into(),
+            client: SessionClient::Codex,
+            session: None,
+            made_at: String::new(),
+            device: 0,
+            inode: 0,
+            modified: (0, 0),
+            digest_before: DigestReader::new(before).finish().unwrap(),
+            digest_after: String::new(),
+            changes: FileChanges {
+                appended: record.to_vec(),
+                size_before: before.len() as u64,
+                ..FileChanges::default()
+            },
+        };
+        check_bytes(&file, &manifest).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(new).unwrap();
+        assert!(matches!(cut_appended(&file, &manifest), Err(RestoreFault::Appended)));
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, [before, record, new].concat());
+        file.set_len((before.len() + record.len()) as u64).unwrap();
+        restore_file(&file, &manifest).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), before.len() as u64);
+    }
 }

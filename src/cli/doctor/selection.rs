@@ -10,8 +10,8 @@ use std::{
 use super::{
     arguments::Args,
     database::is_database,
-    opencode::{SessionDatabase, has_database_name},
-    places::{client_home, named_database, named_id, session_folders, short_id, shown_path},
+    opencode::SessionDatabase,
+    places::{client_home, has_database_name, named_database, named_id, session_folders, short_id, shown_path},
     reading::{SessionReading, UnreadFile},
     walk::{FoundFile, FoundFiles, describe_fault, time_since_1970},
 };
@@ -157,7 +157,7 @@ impl SessionSelection {
         }
     }
 
-    /// Finds the session of an id, or of the begin of one. Fails with the reason.
+    /// Finds the session of an id, or of the beginning of one. Fails with the reason.
     fn find_id(&mut self, id: &str) -> Result<FoundFile, String> {
         let mut walked = FoundFiles::default();
         add_clients(&mut walked, |_| true);
@@ -166,7 +166,7 @@ impl SessionSelection {
         self.ids.extend(walked.files.iter().map(FoundFile::id));
         let mut found: Vec<FoundFile> = walked.files;
         found.retain(|file| file.id().starts_with(id));
-        // A whole id may be the begin of another one.
+        // A whole id may be the beginning of another one.
         if found.iter().any(|file| file.id() == id) {
             found.retain(|file| file.id() == id);
         }
@@ -195,7 +195,7 @@ impl SessionSelection {
         Ok(FoundFile { is_named: true, ..file })
     }
 
-    /// Returns the name of a session for another command: the begin of its id, or its path.
+    /// Returns the name of a session for another command: the beginning of its id, or its path.
     pub(super) fn command_name(&self, path: &Path) -> String {
         self.short_name(path, named_id(path))
     }
@@ -243,7 +243,7 @@ fn add_databases(walked: &mut FoundFiles) {
 }
 
 /// Returns a path as a shell reads it.
-fn quoted_path(path: &Path) -> String {
+pub(super) fn quoted_path(path: &Path) -> String {
     let shown = crate::printable::printable_line(&path.display().to_string());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@".contains(letter);
     if shown.chars().all(is_plain) {

@@ -5,6 +5,7 @@ use std::{
     io::{self, Read},
 };
 
+use super::progress::ProgressReader;
 use crate::sessions::{NotRead, SessionClient, SessionEdit, SessionReport, plan_fix, scan_session, scan_session_of};
 
 /// Reads session files, and plans how they are mended.
@@ -17,7 +18,7 @@ pub(super) trait SessionDoctor {
     ) -> io::Result<Result<SessionReport, NotRead>>;
 
     /// Plans the edits of a file.
-    fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>>;
+    fn plan_edits(&self, file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>>;
 }
 
 /// The doctor of the core.
@@ -36,7 +37,7 @@ impl SessionDoctor for CoreDoctor {
         }
     }
 
-    fn plan_edits(&self, file: &mut File) -> io::Result<Vec<SessionEdit>> {
+    fn plan_edits(&self, file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>> {
         plan_fix(file)
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     sessions::{SessionFinding, SessionReport},
 };
 
-/// Returns a session that was read.
-pub(super) fn session_document(path: &Path, reading: &SessionReading, live: &LiveState) -> Value {
+/// Returns a session that was read. `live` is `None` if no file of it is known.
+pub(super) fn session_document(path: &Path, reading: &SessionReading, live: Option<&LiveState>) -> Value {
     let report = &reading.report;
     json!({
         "file": path.display().to_string(),
@@ -27,7 +27,7 @@ pub(super) fn session_document(path: &Path, reading: &SessionReading, live: &Liv
         "lines": (!is_stored(report)).then_some(report.lines),
         "messages": report.messages,
         "reachable": report.reachable,
-        "live": live.is_in_use(),
+        "live": live.and_then(LiveState::is_in_use),
         "findings": findings_document(report),
         "unlisted": report.unlisted,
         "error": null,

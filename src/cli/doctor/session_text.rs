@@ -26,50 +26,73 @@ const FINDINGS_MAX: usize = 50;
 /// Further lines of a finding that are shown.
 const LINES_MAX: usize = 8;
 
-/// Writes a session with its findings. `name` is its name for other commands.
-pub(super) fn write_session(
-    out: &mut impl Write,
-    (path, name): (&Path, &str),
-    reading: &SessionReading,
-    live: &LiveState,
-    now: Duration,
-    painter: Painter,
-) -> io::Result<()> {
-    let report = &reading.report;
-    let path = painter.paint(TextStyle::Bold, &shown_path(path));
-    let age = format_time(now.saturating_sub(reading.modified));
-    let session = match &report.session {
-        Some(id) if is_stored(report) => format!(" ({})", printable_name(id.as_bytes())),
-        _ => String::new(),
-    };
-    let version = report.version.map(|version| format!(" {version}")).unwrap_or_default();
-    writeln!(
-        out,
-        "{path}{session}  {}{version}, {}, {age} ago, {} of {} messages would be sent{}",
-        report.client.name(),
-        format_bytes(report.bytes),
-        report.reachable,
-        report.messages,
-        live_text(live)
-    )?;
-    write_findings(out, report, painter)?;
-    let counts = count_weights(report);
-    let total = describe_counts(counts);
-    if total.is_empty() {
-        return writeln!(out, "  {}", painter.paint(TextStyle::Green, "nothing is damaged"));
+/// A session as people are told of it.
+pub(super) struct ToldSession<'s> {
+    pub(super) path: &'s Path,
+    /// Its name for other commands. `None` if no file of it is known.
+    pub(super) command_name: Option<String>,
+    pub(super) reading: &'s SessionReading,
+    /// `None` if no file of it is known.
+    pub(super) live: Option<&'s LiveState>,
+}
+
+impl ToldSession<'_> {
+    /// Writes the session with its findings. `now` is the time since 1970.
+    pub(super) fn write(&self, out: &mut impl Write, now: Duration, painter: Painter) -> io::Result<()> {
+        self.write_heading(out, now, painter)?;
+        write_findings(out, &self.reading.report, painter)?;
+        self.write_total(out, painter)
     }
-    match counts.mendable {
-        _ if !report.client.is_mended() => writeln!(
+
+    fn write_heading(&self, out: &mut impl Write, now: Duration, painter: Painter) -> io::Result<()> {
+        let report = &self.reading.report;
+        let path = painter.paint(TextStyle::Bold, &shown_path(self.path));
+        let session = match &report.session {
+            Some(id) if is_stored(report) => format!(" ({})", printable_name(id.as_bytes())),
+            _ => String::new(),
+        };
+        let version = report.version.map(|version| format!(" {version}")).unwrap_or_default();
+        let age = self.reading.modified.map(|modified| now.saturating_sub(modified));
+        let age = age.map(|age| format!(" {} ago,", format_time(age))).unwrap_or_default();
+        writeln!(
             out,
-            "  {total}; sessions of {} are only read: antiphon doctor --explain CODE says what helps",
-            report.client.name()
-        ),
-        _ if reading.is_compressed => writeln!(out, "  {total}; the file is compressed, so it is only read"),
-        0 => writeln!(
-            out,
-            "  {total}, none can be mended: antiphon doctor --explain CODE says what helps"
-        ),
-        mendable => writeln!(out, "  {total}, {mendable} can be mended: antiphon doctor --fix {name}"),
+            "{path}{session}  {}{version}, {},{age} {} of {} messages would be sent{}",
+            report.client.name(),
+            format_bytes(report.bytes),
+            report.reachable,
+            report.messages,
+            self.live.map(live_text).unwrap_or_default()
+        )
+    }
+
+    /// Writes what was found in all, and the command that mends it.
+    fn write_total(&self, out: &mut impl Write, painter: Painter) -> io::Result<()> {
+        let counts = count_weights(&self.reading.report);
+        let total = describe_counts(counts);
+        if total.is_empty() {
+            return writeln!(out, "  {}", painter.paint(TextStyle::Green, "nothing is damaged"));
+        }
+        match (counts.mendable, &self.command_name) {
+            _ if !self.reading.report.client.is_mended() => writeln!(
+                out,
+                "  {total}; sessions of {} are only read: antiphon doctor --explain CODE says what helps",
+                self.reading.report.client.name()
+            ),
+            _ if self.reading.is_compressed => {
+                writeln!(out, "  {total}; the file is compressed, so it is only read")
+            }
+            (0, _) => writeln!(
+                out,
+                "  {total}, none can be mended: antiphon doctor --explain CODE says what helps"
+            ),
+            (mendable, Some(name)) => {
+                writeln!(out, "  {total}, {mendable} can be mended: antiphon doctor --fix {name}")
+            }
+            (mendable, None) => writeln!(
+                out,
+                "  {total}, {mendable} can be mended: antiphon doctor --fix with the name of the file"
+            ),
+        }
     }
 }
 

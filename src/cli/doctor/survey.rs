@@ -19,7 +19,7 @@ use super::{
     selection::SessionSelection,
     session_doctor::CoreDoctor,
     session_documents::{session_document, unread_document},
-    session_text::{count_of, describe_counts, write_session},
+    session_text::{ToldSession, count_of, describe_counts},
     walk::FoundFile,
     weights::{WeightCounts, count_weights},
 };
@@ -151,10 +151,15 @@ impl Survey<'_> {
         }
         let live = self.live_state(file, reading);
         match &mut self.output {
-            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, &live)),
+            SurveyOutput::Json(stream) => stream.write_entry(&session_document(path, reading, Some(&live))),
             SurveyOutput::Text(out) => {
-                let name = self.selection.name_of(file);
-                write_session(out, (path, &name), reading, &live, self.now, self.painter)?;
+                let told = ToldSession {
+                    path,
+                    command_name: Some(self.selection.name_of(file)),
+                    reading,
+                    live: Some(&live),
+                };
+                told.write(out, self.now, self.painter)?;
                 out.flush()
             }
         }

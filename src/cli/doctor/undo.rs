@@ -64,7 +64,7 @@ fn find_last(root: &Path, name: &Path) -> Result<(FixJournal, FixManifest), Stri
     last.ok_or_else(|| format!("no fix of this session is kept in {}", shown_path(root)))
 }
 
-/// Returns the fixes of a session that is named by its path or the begin of its id, oldest first.
+/// Returns the fixes of a session that is named by its path or the beginning of its id, oldest first.
 fn matching_journals(root: &Path, name: &Path) -> Result<Vec<FixJournal>, String> {
     let listed = list_journals(root).map_err(|error| format!("{} cannot be read: {error}", shown_path(root)))?;
     let is_path = name.components().count() > 1 || name.exists();

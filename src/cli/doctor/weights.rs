@@ -1,6 +1,6 @@
 //! The weight of findings for the client and the version that wrote a file.
 
-use crate::sessions::{FixKind, Measured, SessionFinding, SessionReport, Severity, severity_of};
+use crate::sessions::{FixKind, Measured, SessionFinding, SessionReport, Severity, find_effect, severity_of};
 
 /// Findings of one file, by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,17 +19,17 @@ impl WeightCounts {
     }
 }
 
-/// Returns the weight of a finding. One that was never measured is a warning.
+/// Returns the weight of a finding.
 pub(super) fn weight_of(report: &SessionReport, finding: &SessionFinding) -> Severity {
     // Nothing is left of such a session, whatever the client makes of its bytes.
     if report.messages == 0 {
         return Severity::Error;
     }
-    effect_of(report, finding).map_or(Severity::Warning, |measured| measured.severity)
+    severity_of(finding.code, finding.loss, report.client, report.version)
 }
 
 fn effect_of(report: &SessionReport, finding: &SessionFinding) -> Option<&'static Measured> {
-    severity_of(finding.code, report.client, report.version)
+    find_effect(finding.code, finding.loss, report.client, report.version)
 }
 
 /// Says what is damaged, and what the client does about it.

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::{
-    origin::{BodyOrigin, BodySource, FoundBody, TranscriptSource},
+    origin::{BodyOrigin, BodySource, FoundBody, LineSource},
     text_lines::TextLine,
 };
 use crate::{
@@ -70,11 +70,7 @@ fn body_of_messages(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<FoundB
         .map(|line| (line.number, line.json.bytes(line.root)))
         .collect();
     let values: Vec<(Json<'_>, Span)> = lines.iter().map(|line| (line.json, line.root)).collect();
-    Ok(body_of_items(
-        history_key(&values, wire),
-        &items,
-        TranscriptSource::Messages,
-    ))
+    Ok(body_of_items(history_key(&values, wire), &items, LineSource::Messages))
 }
 
 /// Reads a list of messages as a body. `None` if the value is no list, or an empty one.
@@ -101,21 +97,20 @@ pub(super) fn wrap_list(json: Json<'_>, root: Span, wire: Option<Wire>) -> Optio
 }
 
 /// Writes a body with these items, each from its line.
-pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: TranscriptSource) -> FoundBody {
+pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: LineSource) -> FoundBody {
     let texts: Vec<&[u8]> = items.iter().map(|(_, text)| *text).collect();
     let mut body = format!("{{\"{key}\":[").into_bytes();
     body.extend(texts.join(&b','));
     body.extend(b"]}");
     let lines = items.iter().map(|(number, _)| *number).collect();
-    let faults = Vec::new();
     FoundBody {
         body: body.into(),
-        origin: BodyOrigin::Transcript { source, lines, faults },
+        origin: BodyOrigin::Lines { source, lines },
         source: None,
     }
 }
 
-/// Returns `true` if a line has content, but belongs to no transcript: a body, a message, or what an agent has said or
+/// Returns `true` if a line has content, but belongs to no stream: a body, a message, or what an agent has said or
 /// called.
 pub(super) fn is_of_other_kind(line: &TextLine<'_>) -> bool {
     is_message(line.json, line.root)

@@ -1,11 +1,11 @@
-//! Input of `check` and `repair`: request bodies from files or standard input, and their wire format.
+//! Input of `check` and `repair`: request bodies from files or standard input with their wire format, and sessions, which
+//! the doctor reads.
 
 mod bodies;
-mod chain_fault;
 mod faults;
+mod message_stream;
 mod origin;
 mod text_lines;
-mod transcripts;
 mod unread;
 
 use std::{
@@ -17,10 +17,11 @@ use std::{
 use bytes::Bytes;
 
 use self::{
-    origin::{FoundBody, TranscriptSource},
+    origin::{FoundBody, LineSource},
     text_lines::{LineFault, SplitText, TextLine},
     unread::{UnreadReason, find_unread},
 };
+use super::doctor::{GivenFile, GivenSession};
 use crate::{
     printable::printable_text,
     splice::Span,
@@ -31,12 +32,9 @@ use crate::{
     },
 };
 
-pub(super) use self::{
-    chain_fault::ChainFault,
-    origin::{BodyOrigin, BodySource},
-};
+pub(super) use self::origin::{BodyOrigin, BodySource};
 
-/// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
+/// Largest file that is read as bodies, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Error for an input that cannot be checked. Exit code 2.
@@ -51,6 +49,27 @@ pub(super) enum InputError {
         name: String,
         /// Error of the system.
         cause: io::Error,
+    },
+    /// A session, where only bodies will do.
+    #[error(
+        "{}: a session of {client}, and no request body: antiphon doctor --fix {name_of_fix} mends it in place",
+        printable_text(name)
+    )]
+    IsSession {
+        /// Name of the file.
+        name: String,
+        /// The client that wrote it.
+        client: &'static str,
+        /// Name of the file for the command that mends it.
+        name_of_fix: String,
+    },
+    /// A session of which nothing is known.
+    #[error("{}: {reason}; check a request body of the agent instead", printable_text(name))]
+    UnreadSession {
+        /// Name of the file.
+        name: String,
+        /// Reason of the failure.
+        reason: String,
     },
     /// The bodies were put together, so that a repaired one has no place in the file.
     #[error("{}: {kind} can be checked, and not repaired: {remedy}", printable_text(name))]
@@ -141,6 +160,29 @@ pub(super) enum InputError {
     },
 }
 
+/// A file that was read.
+#[derive(Debug)]
+pub(super) enum InputContent {
+    /// It has request bodies, or messages.
+    Bodies(InputFile),
+    /// It is a session.
+    Session(Box<GivenSession>),
+}
+
+impl InputContent {
+    /// Returns the bodies. Fails for a session.
+    pub(super) fn into_bodies(self, path: &Path) -> Result<InputFile, InputError> {
+        match self {
+            Self::Bodies(file) => Ok(file),
+            Self::Session(session) => Err(InputError::IsSession {
+                name: path.display().to_string(),
+                client: session.client().name(),
+                name_of_fix: session.command_name().unwrap_or_else(|| "FILE".to_owned()),
+            }),
+        }
+    }
+}
+
 /// A file with its bodies.
 #[derive(Debug)]
 pub(super) struct InputFile {
@@ -169,7 +211,7 @@ impl BodyInput {
     pub(super) const fn line(&self) -> Option<usize> {
         match self.origin {
             BodyOrigin::Line(line) => Some(line),
-            BodyOrigin::WholeFile | BodyOrigin::Transcript { .. } => None,
+            BodyOrigin::WholeFile | BodyOrigin::Lines { .. } => None,
         }
     }
 
@@ -183,15 +225,16 @@ impl BodyInput {
     /// Returns the part of the file in which the body stands, and which a repaired one may replace.
     pub(super) fn place(&self) -> Result<BodySource, InputError> {
         self.source.ok_or_else(|| {
-            let (kind, remedy) = match &self.origin {
-                BodyOrigin::Transcript { source, .. } if source.is_agent() => (
-                    source.label(),
-                    "the agent puts its lines together; repair a request body of the agent instead",
-                ),
-                _ => (
-                    TranscriptSource::Messages.label(),
+            let (kind, remedy) = if self.origin.is_of_agent() {
+                (
+                    LineSource::MessageStream.label(),
+                    "repair a request body of the agent instead",
+                )
+            } else {
+                (
+                    LineSource::Messages.label(),
                     "put the messages into one list before, such as with jq --slurp .",
-                ),
+                )
             };
             let name = self.name.clone();
             InputError::NoPlace { name, kind, remedy }
@@ -202,11 +245,11 @@ impl BodyInput {
     fn refuse_unread(self) -> Result<Self, InputError> {
         let unread = find_unread(&self.body, self.wire);
         let (kind, unread) = match &self.origin {
-            BodyOrigin::Transcript { source, lines, .. } if source.is_agent() => {
+            BodyOrigin::Lines { source, lines } if self.origin.is_of_agent() => {
                 let is_unread = lines.is_empty() || unread.is_some();
                 (
                     source.label().to_owned(),
-                    is_unread.then_some(UnreadReason::EmptyTranscript),
+                    is_unread.then_some(UnreadReason::EmptyStream),
                 )
             }
             _ => (self.wire.to_string(), unread),
@@ -222,16 +265,45 @@ impl BodyInput {
     }
 }
 
-/// Reads all bodies of a file: one, one on each line, or the conversation of an agent's transcript. `-` is standard input.
-pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<InputFile, InputError> {
+/// Reads a file: a session as the doctor does, else its bodies. `-` is standard input.
+pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<InputContent, InputError> {
     let name = path.display().to_string();
+    // A large session is never held in memory. A pipe gives its bytes once, and they may be those of a body.
+    let is_regular = name != "-" && path.metadata().is_ok_and(|facts| facts.is_file());
+    let of_path = is_regular.then(|| GivenFile::read(path));
+    if let Some(session) = of_path.and_then(|given| known_session(&name, given)) {
+        return session.map(InputContent::Session);
+    }
     let text = read_file(path, &name)?;
+    let of_pipe = (!is_regular).then(|| GivenFile::of_bytes(path, &text));
+    match of_pipe.and_then(|given| known_session(&name, given)) {
+        Some(session) => session.map(InputContent::Session),
+        None => read_bodies(&name, text, wire).map(InputContent::Bodies),
+    }
+}
+
+/// Returns a session of a known client, or the reason why nothing is known about it. `None` for any other file.
+fn known_session(name: &str, given: GivenFile) -> Option<Result<Box<GivenSession>, InputError>> {
+    match given {
+        GivenFile::Session(session) => Some(Ok(session)),
+        GivenFile::Unread(reason) => Some(Err(InputError::UnreadSession {
+            name: name.to_owned(),
+            reason,
+        })),
+        GivenFile::Other => None,
+    }
+}
+
+/// Reads all bodies of a text: one, one on each line, or messages on lines.
+fn read_bodies(name: &str, text: Bytes, wire: Option<Wire>) -> Result<InputFile, InputError> {
     let found = if json::validate(&text).is_ok() {
-        read_value(&name, &text, wire)
+        read_value(name, &text, wire)
     } else {
-        whole_lines(&name, &text).and_then(|lines| read_lines(&name, &text, &lines, wire))
+        whole_lines(name, &text).and_then(|lines| read_lines(name, &text, &lines, wire))
     };
-    let bodies = found?.into_iter().map(|found| finish_body(name.clone(), found, wire));
+    let bodies = found?
+        .into_iter()
+        .map(|found| finish_body(name.to_owned(), found, wire));
     let bodies = bodies.collect::<Result<_, _>>()?;
     Ok(InputFile { text, bodies })
 }
@@ -270,7 +342,7 @@ fn read_value(name: &str, text: &Bytes, wire: Option<Wire>) -> Result<Vec<FoundB
     read_lines(name, text, &[line], wire).or_else(|fault| if is_refused { whole() } else { Err(fault) })
 }
 
-/// Splits a text into lines. Only a transcript may end in the middle of one, which is then left out.
+/// Splits a text into lines. Only the stream of an agent may end in the middle of one, which is then left out.
 fn whole_lines<'a>(name: &str, text: &'a [u8]) -> Result<Vec<TextLine<'a>>, InputError> {
     let name = || name.to_owned();
     match text_lines::split_lines(text) {
@@ -278,7 +350,7 @@ fn whole_lines<'a>(name: &str, text: &'a [u8]) -> Result<Vec<TextLine<'a>>, Inpu
         Ok(SplitText {
             lines,
             cut: Some(fault),
-        }) if !transcripts::is_transcript(&lines) => Err(InputError::NotJson { name: name(), fault }),
+        }) if !message_stream::is_stream(&lines) => Err(InputError::NotJson { name: name(), fault }),
         Ok(SplitText { lines, .. }) => Ok(lines),
         Err(LineFault::NotJson(fault)) => Err(InputError::NotJson { name: name(), fault }),
         Err(LineFault::NotObject(number)) => Err(InputError::NotUnderstood {
@@ -295,16 +367,12 @@ fn read_lines(
     lines: &[TextLine<'_>],
     wire: Option<Wire>,
 ) -> Result<Vec<FoundBody>, InputError> {
-    match transcripts::read_transcript(lines) {
-        Some(Ok(found)) => return Ok(vec![found]),
-        Some(Err(other)) => {
-            return Err(InputError::NotRead {
-                name: name.to_owned(),
-                kind: other.source.label().to_owned(),
-                reason: UnreadReason::OtherLine(other.number),
-            });
-        }
-        None => {}
+    if let Some(found) = message_stream::read_stream(lines) {
+        return found.map(|found| vec![found]).map_err(|other| InputError::NotRead {
+            name: name.to_owned(),
+            kind: LineSource::MessageStream.label().to_owned(),
+            reason: UnreadReason::OtherLine(other),
+        });
     }
     bodies::read_bodies(text, lines, wire).map_err(|fault| InputError::NotUnderstood {
         name: name.to_owned(),

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use super::chain_fault::ChainFault;
 use crate::{splice::Span, wire::Wire};
 
 /// A body as it was found in a file, before its format is known.
@@ -39,58 +38,58 @@ pub(in crate::cli) enum BodyOrigin {
     /// One line of a file with a body on each.
     Line(usize),
     /// Many lines, each with one message or a part of one.
-    Transcript {
+    Lines {
         /// The kind of the file.
-        source: TranscriptSource,
+        source: LineSource,
         /// Line of each message, counted from 1.
         lines: Vec<usize>,
-        /// Faults in the links between the lines, in the order of the file.
-        faults: Vec<ChainFault>,
     },
 }
 
 impl BodyOrigin {
     /// Returns the format that the kind of the file fixes. `None` if only the body shows it.
-    pub(super) fn known_wire(&self) -> Option<Wire> {
+    pub(super) const fn known_wire(&self) -> Option<Wire> {
         match self {
-            Self::Transcript { source, .. } => source.wire(),
-            Self::WholeFile | Self::Line(_) => None,
+            Self::Lines {
+                source: LineSource::MessageStream,
+                ..
+            } => Some(Wire::ANTHROPIC),
+            Self::Lines {
+                source: LineSource::Messages,
+                ..
+            }
+            | Self::WholeFile
+            | Self::Line(_) => None,
         }
+    }
+
+    /// Returns `true` if an agent has written the lines.
+    pub(in crate::cli) const fn is_of_agent(&self) -> bool {
+        matches!(
+            self,
+            Self::Lines {
+                source: LineSource::MessageStream,
+                ..
+            }
+        )
     }
 }
 
 /// A kind of file with one message, or a part of one, on each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum TranscriptSource {
-    /// Claude Code's transcript.
-    ClaudeCode,
-    /// Codex's transcript.
-    Codex,
+pub(in crate::cli) enum LineSource {
+    /// The stream of messages that Claude Code prints.
+    MessageStream,
     /// A list of messages, which no agent has marked as its own.
     Messages,
 }
 
-impl TranscriptSource {
-    /// Returns the format of the messages, which a short file would not tell. `None` if it depends on the file.
-    const fn wire(self) -> Option<Wire> {
-        match self {
-            Self::ClaudeCode => Some(Wire::ANTHROPIC),
-            Self::Codex => Some(Wire::OPENAI_RESPONSES),
-            Self::Messages => None,
-        }
-    }
-
+impl LineSource {
     /// Returns the words for the kind of file.
     pub(in crate::cli) const fn label(self) -> &'static str {
         match self {
-            Self::ClaudeCode => "Claude Code's transcript",
-            Self::Codex => "Codex's transcript",
+            Self::MessageStream => "Claude Code's stream of messages",
             Self::Messages => "one message on each line",
         }
-    }
-
-    /// Returns `true` for a transcript of an agent.
-    pub(in crate::cli) const fn is_agent(self) -> bool {
-        matches!(self, Self::ClaudeCode | Self::Codex)
     }
 }

@@ -22,17 +22,6 @@ impl TextLine<'_> {
     pub(super) fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(&self.json.member_text(self.root, name)).into_owned()
     }
-
-    /// Returns `true` if this member of the line is `true`.
-    pub(super) fn is_true(&self, name: &str) -> bool {
-        let member = self.json.member(self.root, name);
-        member.is_some_and(|value| self.json.bytes(value) == b"true")
-    }
-
-    /// Returns `true` if the line has this member.
-    pub(super) fn has_member(&self, name: &str) -> bool {
-        self.json.member(self.root, name).is_some()
-    }
 }
 
 /// A text that is split into lines.

@@ -24,19 +24,19 @@ pub(in crate::cli) enum UnreadReason {
     /// A message with the content of another format.
     #[error("a message has content of another format")]
     OtherFormat,
-    /// A line of a transcript that the agent cannot have written, with its number.
+    /// A line of a stream that the agent cannot have written, with its number.
     #[error("line {0} has content of another kind")]
     OtherLine(usize),
-    /// Lines of a transcript without content.
-    #[error("no message that would be sent has content which this version reads")]
-    EmptyTranscript,
+    /// Lines of a stream without content.
+    #[error("no message has content which this version reads")]
+    EmptyStream,
 }
 
 impl UnreadReason {
     /// Returns the way to a report nevertheless.
     pub(super) const fn remedy(self) -> &'static str {
         match self {
-            Self::EmptyTranscript => "check a request body of the agent instead",
+            Self::EmptyStream => "check a request body of the agent instead",
             Self::OtherFormat => "keep messages of one format in one file",
             Self::OtherLine(_) => "keep each kind of line in a file of its own",
             Self::NoHistory | Self::NoContent | Self::UserInterface => {

@@ -37,7 +37,9 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
         Some(status) => reader.read_with_status(status, text),
         None => reader.read(None, text),
     };
-    let bodies = input::read_bodies(&args.body, args.wire)?.bodies;
+    let bodies = input::read_input(&args.body, args.wire)?
+        .into_bodies(&args.body)?
+        .bodies;
     let report = match &found {
         Some(found) => TrialReport {
             row: Some(found.row),

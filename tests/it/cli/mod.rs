@@ -22,4 +22,4 @@ pub(crate) mod silent_files;
 pub(crate) mod store;
 pub(crate) mod tls;
 pub(crate) mod tools;
-pub(crate) mod transcripts;
+mod unread_files;

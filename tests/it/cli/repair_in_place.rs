@@ -114,9 +114,20 @@ fn repair_says_what_to_do_with_messages_on_lines() {
         line("assistant", "a1", "\"u1\"", CALL),
         line("user", "u2", "\"a1\"", GO_ON),
     ];
+    let stream = [("user", GO_ON), ("assistant", CALL), ("user", GO_ON)]
+        .map(|(kind, message)| format!(r#"{{"type":"{kind}","uuid":"x","message":{message}}}"#));
     for (input, kind, remedy) in [
         (messages, "one message on each line", "jq --slurp ."),
-        (session.join("\n"), "Claude Code's transcript", "the agent"),
+        (
+            session.join("\n"),
+            "a session of Claude Code, and no request body",
+            "antiphon doctor --fix FILE",
+        ),
+        (
+            stream.join("\n"),
+            "Claude Code's stream of messages",
+            "a request body of the agent",
+        ),
     ] {
         assert_eq!(antiphon(&["check"], input.as_bytes()).status.code(), Some(1), "{input}");
         let out = antiphon(&["repair"], input.as_bytes());

@@ -70,6 +70,26 @@ impl FindingKind {
         Self::DeadResponse,
     ];
 
+    /// Returns `true` if a message shows the breach by itself. Some details of `Field` need several messages.
+    pub const fn is_of_one_message(self) -> bool {
+        match self {
+            Self::MalformedCall | Self::Field | Self::ForeignThinking => true,
+            Self::Unanswered
+            | Self::Misplaced
+            | Self::Orphan
+            | Self::Duplicate
+            | Self::DuplicateCall
+            | Self::NoId
+            | Self::BadId
+            | Self::ServerHalf
+            | Self::Unanswerable
+            | Self::Headless
+            | Self::MisplacedWords
+            | Self::LostContinuity
+            | Self::DeadResponse => false,
+        }
+    }
+
     /// Returns the stable name: lower case, underscores.
     pub const fn code(self) -> &'static str {
         match self {

@@ -35,10 +35,35 @@ impl fmt::Display for BrokenHistory {
                 finding.kind.explanation()
             )?;
         }
-        let unnamed = count.saturating_sub(NAMED_MAX);
+        let unnamed = count.saturating_sub(self.findings.len().min(NAMED_MAX));
         if unnamed > 0 {
             write!(f, "; and {unnamed} more")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_that_are_not_listed_are_counted() {
+        let listed = |findings: usize, left_out| BrokenHistory {
+            format: Format::Anthropic,
+            findings: vec![Finding::repeated_item(0); findings],
+            left_out,
+        };
+        for (history, start, end) in [
+            (listed(1, 0), "the history has 1 fault: ", None),
+            (listed(1, 1), "the history has 2 faults: ", Some("; and 1 more")),
+            (listed(0, 1), "the history has 1 fault", Some("; and 1 more")),
+            (listed(5, 0), "the history has 5 faults: ", Some("; and 2 more")),
+        ] {
+            let text = history.to_string();
+            assert!(text.starts_with(start), "{text}");
+            assert_eq!(end.is_some(), text.contains(" more"), "{text}");
+            assert!(text.ends_with(end.unwrap_or_default()), "{text}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An agent tells an [`Invariant`] of each message that it adds to its history. The guard knows at any time which calls
 //! are open, says before each save what a provider would refuse, and writes the results that close what is open. It
-//! keeps no text: of the last turns the ids, names and kinds of calls and results, of everything before its faults.
+//! keeps no text: of the last turns the ids, names and kinds of calls and results, of everything before its faults and
+//! hashes of ids.
 //!
 //! The judgements are those of [`check`](crate::repair::check), made over the end of the history alone, and the results
 //! are those that a repair would put in.
@@ -149,7 +150,8 @@ impl Invariant {
 
     /// Returns the calls that wait for a result at the end of the history.
     ///
-    /// Calls over which another message has passed are not among them: no message at the end answers these.
+    /// Calls over which another message has passed are not among them: no message at the end answers these. None is
+    /// listed if the last turns cannot be judged; [`Invariant::before_persist`] fails then.
     pub fn open_calls(&self) -> Vec<UnansweredCall> {
         let closing = Closing::plan(&self.window, self.wire);
         closing.map(Closing::into_calls).unwrap_or_default()
@@ -188,7 +190,8 @@ impl Invariant {
     /// Answers the open calls with a constant text, and returns the messages to add to the history, in this order.
     ///
     /// [`Placeholder::ReadInterrupted`] tells the model that it may run the tools again, so that it is right only if all
-    /// of them do nothing but read. Called again, it returns nothing. The messages are noted already.
+    /// of them do nothing but read. Called again, it returns nothing, as it does if the last turns cannot be judged:
+    /// [`Invariant::before_persist`] fails then. The messages are noted already.
     #[must_use = "the messages belong into the history"]
     pub fn close(&mut self, reason: Placeholder) -> Vec<String> {
         self.close_each(|_| reason)

@@ -1,7 +1,7 @@
 //! One message as it was observed: what is kept of it, and the faults that it has by itself.
 
 use crate::{
-    conversation::{Finding, FindingKind, FlawKind, PartKind, Role},
+    conversation::{Finding, FlawKind, PartKind, Role},
     invariant::{
         pieces::{body_of, short_hash, user_text},
         skeleton::write_skeleton,
@@ -126,25 +126,7 @@ fn may_not_repeat(message: &[u8], wire: Wire) -> Result<bool, Unreadable> {
 /// Returns the faults of the message by itself, with its place in the history.
 fn own_findings(body: &[u8], wire: Wire, index: usize) -> Result<Vec<Finding>, Unreadable> {
     let all = repair::check(body, wire, &RepairPolicy::default())?;
-    let is_own = |finding: &Finding| {
-        let needs_no_other = match finding.kind {
-            FindingKind::MalformedCall | FindingKind::Field | FindingKind::ForeignThinking => true,
-            FindingKind::Unanswered
-            | FindingKind::Misplaced
-            | FindingKind::Orphan
-            | FindingKind::Duplicate
-            | FindingKind::DuplicateCall
-            | FindingKind::NoId
-            | FindingKind::BadId
-            | FindingKind::ServerHalf
-            | FindingKind::Unanswerable
-            | FindingKind::Headless
-            | FindingKind::MisplacedWords
-            | FindingKind::LostContinuity
-            | FindingKind::DeadResponse => false,
-        };
-        needs_no_other && finding.message == 1
-    };
+    let is_own = |finding: &Finding| finding.kind.is_of_one_message() && finding.message == 1;
     let own = all.into_iter().filter(is_own);
     Ok(own
         .map(|finding| Finding {

@@ -281,25 +281,10 @@ pub(super) fn call_hash(id: &[u8], family: CallFamily) -> u64 {
 
 /// Returns `true` for faults that need several messages. The others are found when a message is observed.
 fn is_of_pairs(finding: &Finding) -> bool {
-    match finding.kind {
-        FindingKind::Field => {
-            // Not of repeated items: the first one may have left.
-            let of_several = [FlawKind::SplitTurn, FlawKind::ResultKind];
-            of_several.iter().any(|flaw| finding.detail == Some(flaw.code()))
-        }
-        FindingKind::MalformedCall | FindingKind::ForeignThinking => false,
-        FindingKind::Unanswered
-        | FindingKind::Misplaced
-        | FindingKind::Orphan
-        | FindingKind::Duplicate
-        | FindingKind::DuplicateCall
-        | FindingKind::NoId
-        | FindingKind::BadId
-        | FindingKind::ServerHalf
-        | FindingKind::Unanswerable
-        | FindingKind::Headless
-        | FindingKind::MisplacedWords
-        | FindingKind::LostContinuity
-        | FindingKind::DeadResponse => true,
+    if finding.kind == FindingKind::Field {
+        // Not of repeated items: the first one may have left.
+        let of_several = [FlawKind::SplitTurn, FlawKind::ResultKind];
+        return of_several.iter().any(|flaw| finding.detail == Some(flaw.code()));
     }
+    !finding.kind.is_of_one_message()
 }

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
 };
 use crate::{conversation::FindingKind, work};
 
@@ -151,6 +151,7 @@ fn told(code: SessionCode, place: CallPlace, id: Box<str>, lines: Vec<u64>) -> S
         id: id.into_string(),
         lines,
         fix: FixKind::Told,
+        loss: RecordLoss::Any,
     }
 }
 

@@ -6,6 +6,8 @@ use std::{
     ops::Range,
 };
 
+use super::overlay::{ByteRun, OverlaidFile, to_index};
+
 /// Most overwrites of one file.
 pub const OVERWRITES_MAX: usize = 1 << 20;
 
@@ -60,70 +62,12 @@ pub enum EditFault {
     TooMany,
 }
 
-/// The new bytes of an overwrite.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Patch {
-    Bytes(Vec<u8>),
-    Spaces(u64),
-}
-
-/// The part of a patch that a reader takes.
-enum PatchPart<'p> {
-    Bytes(&'p [u8]),
-    Spaces,
-}
-
-impl Patch {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Spaces(len) => *len,
-        }
-    }
-
-    /// Divides the patch. The first part has `len` bytes, or all.
-    fn split_at(self, len: u64) -> (Self, Self) {
-        match self {
-            Self::Bytes(mut bytes) => {
-                let rest = bytes.split_off(to_index(len).min(bytes.len()));
-                (Self::Bytes(bytes), Self::Bytes(rest))
-            }
-            Self::Spaces(all) => (Self::Spaces(all.min(len)), Self::Spaces(all.saturating_sub(len))),
-        }
-    }
-
-    /// Returns one of the new bytes. `None` beyond the last.
-    fn byte_at(&self, place: u64) -> Option<u8> {
-        match self {
-            Self::Bytes(bytes) => bytes.get(to_index(place)).copied(),
-            Self::Spaces(len) => (place < *len).then_some(b' '),
-        }
-    }
-
-    /// Returns the part that begins at `from`.
-    fn part(&self, from: u64) -> PatchPart<'_> {
-        match self {
-            Self::Bytes(bytes) => PatchPart::Bytes(bytes.get(to_index(from)..).unwrap_or_default()),
-            Self::Spaces(_) => PatchPart::Spaces,
-        }
-    }
-}
-
 /// A file as it is after some edits. Of bytes that two of them overwrite, the later edit counts.
 #[derive(Debug)]
 pub struct EditedFile<F> {
-    file: F,
-    /// Bytes of the file itself.
-    len: u64,
-    /// The present place of the reader, in the edited file.
-    at: u64,
-    /// The place of `file`. `None` if it is not known.
-    file_at: Option<u64>,
-    /// Disjoint overwrites of the file, by their first byte.
-    patches: BTreeMap<u64, Patch>,
-    /// All that is appended: records with their line feeds.
-    tail: Vec<u8>,
-    /// The records in it.
+    /// The file with the new bytes over its own, and with all that is appended: records with their line feeds.
+    view: OverlaidFile<F>,
+    /// The records that are appended, by their places in the tail of the view.
     records: Vec<Range<usize>>,
     /// The last byte of the file itself. `None` if it has none.
     last: Option<u8>,
@@ -145,12 +89,7 @@ impl<F: Read + Seek> EditedFile<F> {
             last = byte.first().copied();
         }
         Ok(Self {
-            file,
-            len,
-            at: 0,
-            file_at: None,
-            patches: BTreeMap::new(),
-            tail: Vec::new(),
+            view: OverlaidFile::new(file, len, BTreeMap::new(), Vec::new()),
             records: Vec::new(),
             last,
         })
@@ -174,24 +113,25 @@ impl<F: Read + Seek> EditedFile<F> {
 impl<F> EditedFile<F> {
     /// Returns the bytes of the edited file.
     pub fn edited_len(&self) -> u64 {
-        self.len.saturating_add(self.tail.len() as u64)
+        self.view.full_len()
     }
 
     /// Returns the bytes that are appended: a line feed if the file lacks one, then each record with one.
     pub fn appended_bytes(&self) -> &[u8] {
-        &self.tail
+        &self.view.tail
     }
 
     /// Returns the edits in the order of the file: disjoint overwrites, then what is appended.
     pub fn merged_edits(&self) -> Vec<SessionEdit> {
-        let patches = self.patches.iter().map(|(&at, patch)| match patch {
-            Patch::Bytes(new) => SessionEdit::Overwrite { at, new: new.clone() },
-            Patch::Spaces(len) => SessionEdit::Blank { at, len: *len },
+        let overwrites = self.view.runs.iter().map(|(&at, run)| match run {
+            ByteRun::Bytes(new) => SessionEdit::Overwrite { at, new: new.clone() },
+            // An edit fills with spaces alone.
+            ByteRun::Fill(_, len) => SessionEdit::Blank { at, len: *len },
         });
         let records = self.records.iter().map(|range| SessionEdit::Append {
-            record: self.tail.get(range.clone()).unwrap_or_default().to_vec(),
+            record: self.view.tail.get(range.clone()).unwrap_or_default().to_vec(),
         });
-        patches.chain(records).collect()
+        overwrites.chain(records).collect()
     }
 
     /// Adds an edit, whose offsets are those of the edited file.
@@ -201,8 +141,8 @@ impl<F> EditedFile<F> {
     /// An edit that moves bytes, or is no edit of this file.
     pub fn add_edit(&mut self, edit: SessionEdit) -> Result<(), EditFault> {
         match edit {
-            SessionEdit::Overwrite { at, new } => self.overwrite(at, Patch::Bytes(new)),
-            SessionEdit::Blank { at, len } => self.overwrite(at, Patch::Spaces(len)),
+            SessionEdit::Overwrite { at, new } => self.overwrite(at, ByteRun::Bytes(new)),
+            SessionEdit::Blank { at, len } => self.overwrite(at, ByteRun::Fill(b' ', len)),
             SessionEdit::Append { record } => self.append(&record),
         }
     }
@@ -211,35 +151,35 @@ impl<F> EditedFile<F> {
         if record.is_empty() || memchr::memchr(b'\n', record).is_some() {
             return Err(EditFault::NoRecord);
         }
-        if self.tail.is_empty() && !self.ends_line() {
-            self.tail.push(b'\n');
+        if self.view.tail.is_empty() && !self.ends_line() {
+            self.view.tail.push(b'\n');
         }
-        let start = self.tail.len();
-        self.tail.extend_from_slice(record);
-        self.records.push(start..self.tail.len());
-        self.tail.push(b'\n');
+        let start = self.view.tail.len();
+        self.view.tail.extend_from_slice(record);
+        self.records.push(start..self.view.tail.len());
+        self.view.tail.push(b'\n');
         Ok(())
     }
 
-    fn overwrite(&mut self, at: u64, patch: Patch) -> Result<(), EditFault> {
-        let (len, end) = (patch.len(), self.edited_len());
+    fn overwrite(&mut self, at: u64, run: ByteRun) -> Result<(), EditFault> {
+        let (len, end, file_len) = (run.count_bytes(), self.edited_len(), self.view.file_len());
         if at.checked_add(len).is_none_or(|last| last > end) {
             return Err(EditFault::BeyondEnd { at, len, end });
         }
-        let (in_file, in_tail) = patch.split_at(self.len.saturating_sub(at));
+        let (in_file, in_tail) = run.split_at(file_len.saturating_sub(at));
         // The first appended record has a line feed before it if the file has none.
-        let last = self.len.checked_sub(1).and_then(|last| last.checked_sub(at));
+        let last = file_len.checked_sub(1).and_then(|last| last.checked_sub(at));
         let last = last.and_then(|last| in_file.byte_at(last));
-        if !self.tail.is_empty() && last.is_some_and(|last| (last == b'\n') != self.ends_line()) {
+        if !self.view.tail.is_empty() && last.is_some_and(|last| (last == b'\n') != self.ends_line()) {
             return Err(EditFault::JoinsRecords { at });
         }
-        if in_tail.len() > 0 {
-            self.overwrite_tail(at.max(self.len), &in_tail)?;
+        if in_tail.count_bytes() > 0 {
+            self.overwrite_tail(at.max(file_len), &in_tail)?;
         }
-        if in_file.len() > 0 {
-            self.add_patch(at, in_file);
+        if in_file.count_bytes() > 0 {
+            self.add_run(at, in_file);
         }
-        if self.patches.len() > OVERWRITES_MAX {
+        if self.view.runs.len() > OVERWRITES_MAX {
             return Err(EditFault::TooMany);
         }
         Ok(())
@@ -247,148 +187,92 @@ impl<F> EditedFile<F> {
 
     /// Returns `true` if the file is empty, or ends with a line feed after the edits so far.
     fn ends_line(&self) -> bool {
-        let Some(last) = self.len.checked_sub(1) else {
+        let Some(last) = self.view.file_len().checked_sub(1) else {
             return true;
         };
-        let patched = self.patches.range(..=last).next_back();
-        let patched = patched.and_then(|(&at, patch)| patch.byte_at(last.saturating_sub(at)));
-        patched.or(self.last) == Some(b'\n')
+        let edited = self.view.runs.range(..=last).next_back();
+        let edited = edited.and_then(|(&at, run)| run.byte_at(last.saturating_sub(at)));
+        edited.or(self.last) == Some(b'\n')
     }
 
     /// Overwrites bytes of one appended record.
-    fn overwrite_tail(&mut self, at: u64, patch: &Patch) -> Result<(), EditFault> {
-        let start = to_index(at.saturating_sub(self.len));
-        let end = start.saturating_add(to_index(patch.len()));
+    fn overwrite_tail(&mut self, at: u64, run: &ByteRun) -> Result<(), EditFault> {
+        let start = to_index(at.saturating_sub(self.view.file_len()));
+        let end = start.saturating_add(to_index(run.count_bytes()));
         let is_inside = |record: &Range<usize>| record.start <= start && end <= record.end;
         let index = self.records.partition_point(|record| record.end <= start);
-        let has_feed = matches!(patch, Patch::Bytes(bytes) if memchr::memchr(b'\n', bytes).is_some());
+        let has_feed = matches!(run, ByteRun::Bytes(bytes) if memchr::memchr(b'\n', bytes).is_some());
         if has_feed || !self.records.get(index).is_some_and(is_inside) {
             return Err(EditFault::JoinsRecords { at });
         }
-        if let Some(bytes) = self.tail.get_mut(start..end) {
-            patch_bytes(bytes, &patch.part(0));
+        if let Some(bytes) = self.view.tail.get_mut(start..end) {
+            run.copy_from(0, bytes);
         }
         Ok(())
     }
 
-    /// Adds an overwrite of the file itself. It replaces what earlier ones say about the same bytes.
-    fn add_patch(&mut self, mut at: u64, mut patch: Patch) {
-        let end = at.saturating_add(patch.len());
-        // An earlier patch begins before this one and reaches into it.
-        let before = self
-            .patches
-            .range(..at)
-            .next_back()
-            .map(|(&start, patch)| (start, patch.len()));
-        if let Some((start, len)) = before
+    /// Adds new bytes of the file itself. They replace what earlier edits say about the same bytes.
+    fn add_run(&mut self, at: u64, run: ByteRun) {
+        let end = at.saturating_add(run.count_bytes());
+        // An earlier run begins before this one and reaches into it.
+        if let Some((start, len)) = self.run_before(at)
             && start.saturating_add(len) > at
-            && let Some(old) = self.patches.remove(&start)
+            && let Some(old) = self.view.runs.remove(&start)
         {
             let (first, rest) = old.split_at(at.saturating_sub(start));
-            self.patches.insert(start, first);
-            self.patches.insert(at, rest);
+            self.view.runs.insert(start, first);
+            self.view.runs.insert(at, rest);
         }
-        // Earlier patches begin inside of this one.
-        while let Some((&start, _)) = self.patches.range(at..end).next() {
-            let Some(old) = self.patches.remove(&start) else { break };
+        // Earlier runs begin inside of this one.
+        while let Some((&start, _)) = self.view.runs.range(at..end).next() {
+            let Some(old) = self.view.runs.remove(&start) else {
+                break;
+            };
             let (_, rest) = old.split_at(end.saturating_sub(start));
-            if rest.len() > 0 {
-                self.patches.insert(end, rest);
+            if rest.count_bytes() > 0 {
+                self.view.runs.insert(end, rest);
             }
         }
-        // Patches of one kind that touch each other become one.
-        let before = self
-            .patches
-            .range(..at)
-            .next_back()
-            .map(|(&start, patch)| (start, patch.len()));
-        if let Some((start, len)) = before
+        self.join_run(at, run);
+    }
+
+    /// Adds a run where none is. Runs of one kind that touch each other become one.
+    fn join_run(&mut self, at: u64, mut run: ByteRun) {
+        if let Some((start, len)) = self.run_before(at)
             && start.saturating_add(len) == at
         {
-            match (self.patches.get_mut(&start), &mut patch) {
-                (Some(Patch::Spaces(old)), Patch::Spaces(new)) => {
-                    *new = new.saturating_add(*old);
-                    at = start;
+            match (self.view.runs.get_mut(&start), &mut run) {
+                (Some(ByteRun::Fill(known, old)), ByteRun::Fill(byte, new)) if known == byte => {
+                    *old = old.saturating_add(*new);
+                    return;
                 }
-                (Some(Patch::Bytes(old)), Patch::Bytes(new)) => {
+                (Some(ByteRun::Bytes(old)), ByteRun::Bytes(new)) => {
                     old.append(new);
                     return;
                 }
                 _ => {}
             }
         }
-        self.patches.insert(at, patch);
+        self.view.runs.insert(at, run);
+    }
+
+    /// Returns the first byte and the length of the run that begins before a place.
+    fn run_before(&self, at: u64) -> Option<(u64, u64)> {
+        let before = self.view.runs.range(..at).next_back();
+        before.map(|(&start, run)| (start, run.count_bytes()))
     }
 }
 
 impl<F: Read + Seek> Read for EditedFile<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = match self.len.checked_sub(self.at) {
-            Some(left) if left > 0 => {
-                let wanted = buffer.len().min(to_index(left));
-                self.read_file(buffer.get_mut(..wanted).unwrap_or_default())?
-            }
-            _ => {
-                let from = to_index(self.at.saturating_sub(self.len));
-                self.tail.get(from..).unwrap_or_default().read(buffer)?
-            }
-        };
-        self.at = self.at.saturating_add(read as u64);
-        Ok(read)
-    }
-}
-
-impl<F: Read + Seek> EditedFile<F> {
-    /// Reads bytes of the file itself, and puts the patches over them.
-    fn read_file(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        if self.file_at != Some(self.at) {
-            self.file_at = None;
-            self.file.seek(SeekFrom::Start(self.at))?;
-        }
-        let read = self.file.read(buffer)?;
-        if read == 0 {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the file has become shorter"));
-        }
-        let (start, end) = (self.at, self.at.saturating_add(read as u64));
-        self.file_at = Some(end);
-        let first = self.patches.range(..=start).next_back().map_or(start, |(&at, _)| at);
-        for (&at, patch) in self.patches.range(first..end) {
-            let from = at.max(start);
-            let until = at.saturating_add(patch.len()).min(end);
-            let place = to_index(from.saturating_sub(start))..to_index(until.saturating_sub(start));
-            if let Some(bytes) = buffer.get_mut(place) {
-                patch_bytes(bytes, &patch.part(from.saturating_sub(at)));
-            }
-        }
-        Ok(read)
+        self.view.read(buffer)
     }
 }
 
 impl<F> Seek for EditedFile<F> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.edited_len().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "a place before the first byte"))?;
-        Ok(self.at)
+        self.view.seek(to)
     }
-}
-
-fn patch_bytes(bytes: &mut [u8], part: &PatchPart<'_>) {
-    match part {
-        PatchPart::Spaces => bytes.fill(b' '),
-        PatchPart::Bytes(new) => bytes.iter_mut().zip(*new).for_each(|(old, new)| *old = *new),
-    }
-}
-
-/// Returns a number of bytes in memory. A larger one is that of no buffer.
-fn to_index(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -396,7 +280,7 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::sessions::seed;
+    use crate::sessions::{seed, stand_ins::SeededDice};
 
     /// A file in memory, edited at once.
     struct Model {
@@ -448,36 +332,23 @@ mod tests {
         }
     }
 
-    /// Random numbers that go the same way for a seed.
-    struct EditDice(u64);
-
-    impl EditDice {
-        fn roll(&mut self, sides: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
-        }
-
-        fn edit(&mut self, len: usize) -> SessionEdit {
-            let at = (self.roll(len + 3) as u64).saturating_sub(1);
-            match self.roll(8) {
-                0 => SessionEdit::Append {
-                    record: b"{\"ab\":12}"[..self.roll(10)].to_vec(),
-                },
-                1 => SessionEdit::Append {
-                    record: b"a\nb".to_vec(),
-                },
-                2..5 => SessionEdit::Blank {
-                    at,
-                    len: self.roll(9) as u64,
-                },
-                _ => SessionEdit::Overwrite {
-                    at,
-                    new: b"XYZ\nUVW"[..self.roll(8)].to_vec(),
-                },
-            }
+    fn roll_edit(dice: &mut SeededDice, len: usize) -> SessionEdit {
+        let at = (dice.roll(len + 3) as u64).saturating_sub(1);
+        match dice.roll(8) {
+            0 => SessionEdit::Append {
+                record: b"{\"ab\":12}"[..dice.roll(10)].to_vec(),
+            },
+            1 => SessionEdit::Append {
+                record: b"a\nb".to_vec(),
+            },
+            2..5 => SessionEdit::Blank {
+                at,
+                len: dice.roll(9) as u64,
+            },
+            _ => SessionEdit::Overwrite {
+                at,
+                new: b"XYZ\nUVW"[..dice.roll(8)].to_vec(),
+            },
         }
     }
 
@@ -492,7 +363,7 @@ mod tests {
     fn an_edited_file_reads_as_if_it_was_written() {
         let seed = seed::seed();
         println!("SEED={seed}");
-        let mut dice = EditDice(seed);
+        let mut dice = SeededDice(seed);
         for round in 0..2_000 {
             let mut bytes: Vec<u8> = (0..dice.roll(40)).map(|_| b"abc\n"[dice.roll(4)]).collect();
             let original = bytes.clone();
@@ -500,7 +371,7 @@ mod tests {
             let (len, records) = (bytes.len(), Vec::new());
             let mut model = Model { bytes, len, records };
             for _ in 0..dice.roll(12) {
-                let edit = dice.edit(model.bytes.len());
+                let edit = roll_edit(&mut dice, model.bytes.len());
                 let before = model.bytes.clone();
                 let is_added = edited.add_edit(edit.clone()).is_ok();
                 assert_eq!(is_added, model.apply(&edit), "{round}: {edit:?}");
@@ -550,7 +421,7 @@ mod tests {
                 end: 3
             })
         );
-        edited.file.get_mut().truncate(1);
+        edited.view.file_mut().get_mut().truncate(1);
         let read = edited.read(&mut [0; 9]).map_err(|error| error.kind());
         assert_eq!(read, Err(ErrorKind::UnexpectedEof));
     }

@@ -1,17 +1,39 @@
 //! One finding in a session file.
 
 use super::damage::SessionCode;
-use crate::labels::labelled_enum;
+use crate::labels::{Labelled as _, labelled_enum};
 
 labelled_enum! {
     /// The way in which a finding is mended.
     pub enum FixKind {
-        /// Bytes are overwritten by as many others.
+        /// Bytes are overwritten with as many others.
         InPlace = "in_place",
         /// A record is appended, and bytes may be overwritten too.
         Append = "append",
         /// Nothing is written: the finding is only told.
         Told = "none",
+    }
+}
+
+labelled_enum! {
+    /// The record that a damage takes from the client. It tells cases of one code apart which clients treat differently.
+    pub enum RecordLoss {
+        /// where no record is lost
+        Nothing = "none",
+        /// where a record is lost
+        Any = "any",
+        /// at or before the first record
+        First = "first",
+        /// at the last record
+        Last = "last",
+    }
+}
+
+impl RecordLoss {
+    /// Returns the case, as a part of a sentence: "where no record is lost".
+    pub fn meaning(self) -> &'static str {
+        let row = Self::LABELS.iter().find(|(_, loss, _)| *loss == self);
+        row.map_or("", |(_, _, meaning)| meaning.trim())
     }
 }
 
@@ -32,4 +54,6 @@ pub struct SessionFinding {
     pub lines: Vec<u64>,
     /// The way in which it is mended.
     pub fix: FixKind,
+    /// The record that the client loses by it.
+    pub loss: RecordLoss,
 }

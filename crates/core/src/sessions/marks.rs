@@ -10,10 +10,12 @@ pub(super) enum RecordOrigin {
     Known(SessionClient),
     /// A client whose files are not read.
     Foreign,
+    /// No client: a request body, a message or an item of one, which is no record.
+    Stray,
 }
 
 /// The members that are looked at, in the order of [`SeenMembers`].
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 22] = [
     "type",
     "sessionId",
     "uuid",
@@ -30,6 +32,12 @@ const NAMES: [&str; 16] = [
     "cwd",
     "content",
     "$set",
+    "role",
+    "messages",
+    "contents",
+    "call_id",
+    "custom_id",
+    "parts",
 ];
 
 /// The values of these members.
@@ -143,6 +151,28 @@ const ORIGINS: &[OriginMark] = &[
     // gemini-cli.
     mark(RecordOrigin::Foreign, &["gemini"], &["content"], None),
     mark(RecordOrigin::Foreign, &[""], &["$set"], None),
+    // Request bodies, messages, and items of them.
+    mark(RecordOrigin::Stray, &["", "message"], &["role"], None),
+    mark(RecordOrigin::Stray, &[""], &["messages"], None),
+    mark(RecordOrigin::Stray, &[""], &["contents"], None),
+    mark(RecordOrigin::Stray, &[""], &["custom_id"], None),
+    mark(
+        RecordOrigin::Stray,
+        &["", "user", "assistant", "model"],
+        &["parts"],
+        None,
+    ),
+    mark(
+        RecordOrigin::Stray,
+        &[
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+        ],
+        &["call_id"],
+        None,
+    ),
 ];
 
 /// Returns the client that a record tells of. `None` if any client may have written it.
@@ -208,7 +238,7 @@ mod tests {
 
     #[test]
     fn records_tell_their_client() {
-        let foreign = Some(RecordOrigin::Foreign);
+        let (foreign, stray) = (Some(RecordOrigin::Foreign), Some(RecordOrigin::Stray));
         for (record, wanted) in [
             (
                 r#"{"type":"user","uuid":"a","sessionId":"s","message":{"role":"user","content":"x"}}"#,
@@ -236,7 +266,13 @@ mod tests {
             (r#"{"type":"system","uuid":"a","sessionId":"s"}"#, None),
             (r#"{"type":"session_meta","timestamp":"t","payload":{}}"#, Some(CODEX)),
             (r#"{"type":"response_item","timestamp":"t","payload":{}}"#, Some(CODEX)),
-            (r#"{"type":"function_call","call_id":"c"}"#, None),
+            (r#"{"type":"function_call","call_id":"c"}"#, stray),
+            (r#"{"type":"message","role":"user","content":[]}"#, stray),
+            (r#"{"role":"user","content":"x"}"#, stray),
+            (r#"{"model":"m","messages":[]}"#, stray),
+            (r#"{"contents":[]}"#, stray),
+            (r#"{"custom_id":"a","body":{}}"#, stray),
+            (r#"{"type":"assistant","parts":[]}"#, stray),
             (
                 r#"{"type":"user.message","data":{},"id":"a","parentId":null}"#,
                 Some(COPILOT),

@@ -3,7 +3,7 @@
 //!
 //! A file is read as a stream of records ([`records`]), which the log of its client puts together ([`scan`]). Of a record
 //! only its place, its links and the ids of its calls are kept, never a text. What a client does about a damage is data
-//! ([`severity`]). An edit overwrites bytes by as many others, or appends a record ([`edits`]).
+//! ([`severity`]). An edit overwrites bytes with as many others, or appends a record ([`edits`]).
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 //! Sessions of some clients are only read: [`SessionClient::is_mended`].
 
@@ -16,6 +16,7 @@ pub mod finding;
 mod log;
 mod marks;
 mod object_scan;
+pub mod overlay;
 pub mod plan;
 pub mod records;
 mod repeats;
@@ -29,6 +30,9 @@ mod copilot;
 mod qwen_code;
 
 #[cfg(test)]
+mod stand_ins;
+
+#[cfg(test)]
 #[path = "../../../../tests/support/seed.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests of other rooms use more of it")]
 mod seed;
@@ -36,7 +40,8 @@ mod seed;
 pub use client::{ClientVersion, SessionClient};
 pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};
-pub use finding::{FixKind, SessionFinding};
+pub use finding::{FixKind, RecordLoss, SessionFinding};
+pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};
 pub use scan::{NotRead, SessionReport, scan_session, scan_session_of};
-pub use severity::{MEASURED, Measured, Severity, severity_of};
+pub use severity::{MEASURED, Measured, Severity, find_effect, severity_of};

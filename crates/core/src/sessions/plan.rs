@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Seek};
 
 use super::{
     client::SessionClient,
-    damage::{Damage, SessionCode},
+    damage::{DamageLayer, SessionCode},
     edits::{EditFault, EditedFile, SessionEdit},
     file_edits,
     finding::{FixKind, SessionFinding},
@@ -57,21 +57,6 @@ impl From<FixRefused> for io::Error {
     fn from(refused: FixRefused) -> Self {
         Self::new(ErrorKind::InvalidData, refused)
     }
-}
-
-/// The layers of damage, in the order in which they are mended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum DamageLayer {
-    /// Lines, which brings records back.
-    Lines,
-    /// Records that get lines of their own, once nothing else is on their line.
-    JoinedLines,
-    /// Links and numbers of records.
-    Chain,
-    /// Calls and results.
-    Pairs,
-    /// Records of joined lines that are appended once more.
-    Copies,
 }
 
 /// Plans the edits that mend everything that can be mended: disjoint overwrites, then appended records.
@@ -165,37 +150,11 @@ fn add_edits(
 
 /// Returns the layer of a finding in a log whose findings are planned in this way.
 fn layer_of(finding: &SessionFinding, way: PlanWay) -> DamageLayer {
-    match finding.code {
-        SessionCode::Pairing(_) => DamageLayer::Pairs,
-        SessionCode::Damage(damage) => match damage {
-            // Such a log has judged links as if each record had a line. A copy at the end would change the end of the
-            // conversation while links are lost.
-            Damage::JoinedRecords if finding.fix == FixKind::Append && matches!(way, PlanWay::Together(_)) => {
-                DamageLayer::Copies
-            }
-            Damage::JoinedRecords => DamageLayer::JoinedLines,
-            Damage::NulBytes
-            | Damage::ByteOrderMark
-            | Damage::InvalidUtf8
-            | Damage::LoneSurrogate
-            | Damage::TornRecord
-            | Damage::RawNewline
-            | Damage::RepeatedRecord
-            | Damage::LongRecord
-            | Damage::EmptyFile => DamageLayer::Lines,
-            Damage::LostParent
-            | Damage::ParentInSubagent
-            | Damage::UuidTwice
-            | Damage::ParentCircle
-            | Damage::Fork
-            | Damage::HiddenResult
-            | Damage::OrdinalMissing
-            | Damage::OrdinalTwice
-            | Damage::SessionMetaMissing
-            | Damage::ProjectionAhead
-            | Damage::Rewound => DamageLayer::Chain,
-            Damage::OpenCall => DamageLayer::Pairs,
-        },
+    match (finding.code.layer(), way) {
+        // Such a log has judged links as if each record had a line. A copy at the end would change the end of the
+        // conversation while links are lost.
+        (DamageLayer::JoinedLines, PlanWay::Together(_)) if finding.fix == FixKind::Append => DamageLayer::Copies,
+        (layer, _) => layer,
     }
 }
 
@@ -207,74 +166,23 @@ mod tests {
 
     use super::*;
     use crate::sessions::{
-        log::{LogFacts, SessionLog},
+        damage::Damage,
+        log::SessionLog,
         marks::find_origin,
-        records::{SessionRecord, read_records},
+        records::read_records,
         seed,
+        stand_ins::{SeededDice, StandInLog, count_record, find_lost_parent},
     };
-
-    /// A log that counts messages, and knows no links.
-    #[derive(Debug, Default)]
-    struct CountingLog(LogFacts);
-
-    impl SessionLog for CountingLog {
-        fn add(&mut self, record: &SessionRecord<'_>) {
-            self.0.messages += 1;
-            self.0.reachable += u64::from(!record.is_skipped);
-        }
-
-        fn finish(self: Box<Self>) -> LogFacts {
-            self.0
-        }
-    }
-
-    /// A log whose finding is never mended.
-    #[derive(Debug, Default)]
-    struct StubbornLog(LogFacts);
-
-    impl SessionLog for StubbornLog {
-        fn add(&mut self, record: &SessionRecord<'_>) {
-            self.0.messages += 1;
-            self.0.findings.push(SessionFinding {
-                code: SessionCode::Damage(Damage::LostParent),
-                line: record.line,
-                byte: record.byte,
-                len: 1,
-                id: String::new(),
-                lines: Vec::new(),
-                fix: FixKind::InPlace,
-            });
-        }
-
-        fn finish(self: Box<Self>) -> LogFacts {
-            self.0
-        }
-    }
-
-    /// A log that says that more is sent of a damaged file.
-    #[derive(Debug, Default)]
-    struct ShrinkingLog(LogFacts);
-
-    impl SessionLog for ShrinkingLog {
-        fn add(&mut self, record: &SessionRecord<'_>) {
-            self.0.messages += 1;
-            self.0.reachable += 1 + u64::from(record.is_skipped);
-        }
-
-        fn finish(self: Box<Self>) -> LogFacts {
-            self.0
-        }
-    }
 
     const COUNTING: &[LogRow] = &[
         LogRow {
             client: SessionClient::ClaudeCode,
-            new_log: || Box::new(CountingLog::default()),
+            new_log: || StandInLog::new_log(count_record),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
         LogRow {
             client: SessionClient::Codex,
-            new_log: || Box::new(CountingLog::default()),
+            new_log: || StandInLog::new_log(count_record),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
     ];
@@ -429,31 +337,33 @@ mod tests {
             error.get_ref().unwrap().downcast_ref::<FixRefused>().copied().unwrap()
         };
         let code = SessionCode::Damage(Damage::LostParent);
-        let stubborn = row(|| Box::new(StubbornLog::default()), no_edits);
+        // Its finding is never mended.
+        let new_stubborn = || {
+            StandInLog::new_log(|facts, record| {
+                facts.messages += 1;
+                find_lost_parent(facts, record);
+            })
+        };
+        // It sends more of a damaged file.
+        let new_shrinking = || {
+            StandInLog::new_log(|facts, record| {
+                facts.messages += 1;
+                facts.reachable += 1 + u64::from(record.is_skipped);
+            })
+        };
+        let stubborn = row(new_stubborn, no_edits);
         assert_eq!(refusal(stubborn, &a), FixRefused::Remains { code, line: 1 });
-        let unfit = row(|| Box::new(StubbornLog::default()), unfit_edits);
+        let unfit = row(new_stubborn, unfit_edits);
         let fault = EditFault::BeyondEnd {
             at: 0,
             len: 1 << 40,
             end: a.len() as u64,
         };
         assert_eq!(refusal(unfit, &a), FixRefused::Unfit { code, line: 1, fault });
-        let shrinking = row(|| Box::new(ShrinkingLog::default()), no_edits);
+        let shrinking = row(new_shrinking, no_edits);
         let wanted = FixRefused::SendsLess { before: 4, after: 2 };
         assert_eq!(refusal(shrinking, &format!("{a} {b}\n")), wanted);
         assert_eq!(refusal(shrinking, "{}\n"), FixRefused::NotRead(NotRead::UnknownClient));
-    }
-
-    struct Dice(u64);
-
-    impl Dice {
-        fn roll(&mut self, sides: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
-        }
     }
 
     /// A line of a damaged file.
@@ -463,7 +373,7 @@ mod tests {
     }
 
     /// Returns the lines of a file with some damage, and its records before that.
-    fn damaged_file(dice: &mut Dice) -> (Vec<DamagedLine>, Vec<String>) {
+    fn damaged_file(dice: &mut SeededDice) -> (Vec<DamagedLine>, Vec<String>) {
         const TEXTS: [&str; 5] = [
             "x",
             "a b c d",
@@ -585,7 +495,7 @@ mod tests {
     fn random_damage_is_mended_and_touches_no_sound_line() {
         let seed = seed::seed();
         println!("SEED={seed}");
-        let mut dice = Dice(seed);
+        let mut dice = SeededDice(seed);
         for round in 0..1_000 {
             let (lines, records) = damaged_file(&mut dice);
             check_file(&lines, &records, &format!("SEED={seed}, round {round}"));

@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 
 use super::{
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     object_scan::{ObjectScan, ScanEnd},
     repeats::{RecordPlace, SeenRecords, Sighting},
     splices::{NextRecord, SearchBudget, find_next_record},
@@ -45,6 +45,8 @@ pub struct SessionRecord<'a> {
     pub text: &'a [u8],
     /// `true` if the client skips it, because its line is no single JSON object.
     pub is_skipped: bool,
+    /// `true` if its line has a byte that is no UTF-8. In `text` such bytes are replaced.
+    pub has_bad_bytes: bool,
 }
 
 /// The facts about the lines of a file.
@@ -103,6 +105,8 @@ struct LineState {
     has_kept_fragment: bool,
     /// The first NUL byte, and the end of the last one.
     nuls: Option<Range<u64>>,
+    /// `true` if it has a byte that is no UTF-8.
+    has_bad_bytes: bool,
 }
 
 /// A record whose line ended inside of a string.
@@ -131,6 +135,10 @@ pub(super) struct PieceReader<R> {
     state: LineState,
     open: Option<OpenRecord>,
     seen: SeenRecords,
+    /// Findings of the lines before the present one.
+    told: usize,
+    /// The lines of the first and of the last record.
+    record_lines: Option<(u64, u64)>,
     /// The beginning of an escape with digits.
     escapes: Finder<'static>,
 }
@@ -151,12 +159,15 @@ impl<R: Read> PieceReader<R> {
             state: LineState::default(),
             open: None,
             seen: SeenRecords::default(),
+            told: 0,
+            record_lines: None,
             escapes: Finder::new(b"\\u"),
         }
     }
 
     /// Returns the facts about the lines that were read.
     pub(super) fn into_lines(mut self) -> FileLines {
+        self.place_losses();
         self.file.findings.sort_by_key(|finding| finding.byte);
         self.file
     }
@@ -503,11 +514,14 @@ impl<R: Read> PieceReader<R> {
         self.state.records = self.state.records.saturating_add(1);
         self.state.span.end = end;
         self.file.records = self.file.records.saturating_add(1);
+        let first = self.record_lines.map_or(line, |(first, _)| first);
+        self.record_lines = Some((first, self.line));
         each(SessionRecord {
             line,
             byte,
             text,
             is_skipped,
+            has_bad_bytes: self.state.has_bad_bytes,
         });
     }
 
@@ -546,6 +560,7 @@ impl<R: Read> PieceReader<R> {
             at = end;
         }
         if let Some(bad) = bad {
+            self.state.has_bad_bytes = true;
             let span = base.saturating_add(bad.start as u64)..base.saturating_add(bad.end as u64);
             self.add_finding(Damage::InvalidUtf8, self.line, span, FixKind::InPlace);
         }
@@ -568,6 +583,34 @@ impl<R: Read> PieceReader<R> {
                 () => FixKind::InPlace,
             };
             self.add_finding(Damage::JoinedRecords, self.line, state.span, fix);
+        }
+        let findings = self.file.findings.get_mut(self.told..).unwrap_or_default();
+        for finding in findings.iter_mut().filter(|_| state.records == 0) {
+            work::count(1);
+            // A value of another type is no fragment: some versions end their reading there.
+            let is_harmless = match finding.code {
+                SessionCode::Damage(Damage::NulBytes | Damage::InvalidUtf8) => true,
+                SessionCode::Damage(Damage::TornRecord) => finding.fix == FixKind::InPlace,
+                _ => false,
+            };
+            if is_harmless {
+                finding.loss = RecordLoss::Nothing;
+            }
+        }
+        self.told = self.file.findings.len();
+    }
+
+    /// Tells which findings are about the first record, and which fragments have a record behind them.
+    fn place_losses(&mut self) {
+        let (first, last) = self.record_lines.unwrap_or((u64::MAX, 0));
+        for finding in &mut self.file.findings {
+            work::count(1);
+            if finding.line <= first {
+                finding.loss = RecordLoss::First;
+            } else if finding.code == SessionCode::Damage(Damage::TornRecord) && finding.line < last {
+                // The client went on without the record that was cut off.
+                finding.loss = RecordLoss::Any;
+            }
         }
     }
 
@@ -594,6 +637,7 @@ impl<R: Read> PieceReader<R> {
             id: String::new(),
             lines: Vec::new(),
             fix,
+            loss: RecordLoss::Any,
         });
     }
 }

@@ -8,7 +8,7 @@ use super::{
     codex::{self, CodexLog},
     copilot::CopilotLog,
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
     qwen_code::QwenLog,
@@ -47,12 +47,15 @@ pub enum NotRead {
     #[error("no known client wrote this file")]
     UnknownClient,
     /// It has records of several clients.
-    #[error("it has records of more than one client")]
+    #[error("it has records of more than one program")]
     SeveralClients,
     /// It has lines of a client, and none of them has content that can be read.
     #[error("its records have no content that can be read")]
     NoContent,
 }
+
+/// Lines of stray contents that are named beside the first one.
+const STRAY_LINES_MAX: usize = 100;
 
 /// The reader of one client.
 #[derive(Clone, Copy)]
@@ -121,6 +124,7 @@ pub(super) fn scan_with(
         logs: logs.iter().map(|row| (row.client, (row.new_log)())).collect(),
         client: None,
         refused: None,
+        stray: None,
     };
     while reader.read_piece(&mut |record| scan.add(&record))? {
         if let Some(reason) = scan.refused {
@@ -136,6 +140,8 @@ struct SessionScan {
     logs: Vec<(SessionClient, Box<dyn SessionLog>)>,
     client: Option<SessionClient>,
     refused: Option<NotRead>,
+    /// The first line that is no record of any client, with further ones.
+    stray: Option<SessionFinding>,
 }
 
 impl SessionScan {
@@ -146,15 +152,38 @@ impl SessionScan {
                 self.logs.retain(|(known, _)| *known == client);
             }
             // What a client skips may be anything.
-            Some(origin) if !record.is_skipped && self.client.map(RecordOrigin::Known) != Some(origin) => {
-                let reason = self.client.map_or(NotRead::UnknownClient, |_| NotRead::SeveralClients);
-                self.refused = Some(reason);
+            _ if record.is_skipped => {}
+            Some(RecordOrigin::Known(client)) if self.client != Some(client) => {
+                self.refused = Some(NotRead::SeveralClients);
             }
-            _ => {}
+            Some(RecordOrigin::Foreign) if self.client.is_none() => self.refused = Some(NotRead::UnknownClient),
+            // Known clients pass over types of records that they do not know.
+            Some(RecordOrigin::Foreign | RecordOrigin::Stray) => self.add_stray(record),
+            Some(RecordOrigin::Known(_)) | None => {}
         }
         for (_, log) in &mut self.logs {
             log.add(record);
         }
+    }
+
+    /// Notes a line that is no record. Its calls are in no log, so the file must not be told healthy.
+    fn add_stray(&mut self, record: &SessionRecord<'_>) {
+        if let Some(known) = &mut self.stray {
+            if known.lines.len() < STRAY_LINES_MAX {
+                known.lines.push(record.line);
+            }
+            return;
+        }
+        self.stray = Some(SessionFinding {
+            code: SessionCode::Damage(Damage::StrayContent),
+            line: record.line,
+            byte: record.byte,
+            len: record.text.len() as u64,
+            id: String::new(),
+            lines: Vec::new(),
+            fix: FixKind::Told,
+            loss: RecordLoss::Any,
+        });
     }
 
     fn into_report(mut self, file: FileLines, place: Option<SessionClient>) -> Result<SessionReport, NotRead> {
@@ -173,6 +202,8 @@ impl SessionScan {
         if facts.messages == 0 && !is_empty {
             return Err(NotRead::NoContent);
         }
+        let mut of_lines = file.findings;
+        of_lines.extend(self.stray);
         Ok(SessionReport {
             client,
             version: facts.version,
@@ -182,7 +213,7 @@ impl SessionScan {
             messages: facts.messages,
             reachable: facts.reachable,
             last_ordinal: facts.last_ordinal,
-            findings: join_findings(client, file.findings, facts.findings, is_empty),
+            findings: join_findings(client, of_lines, facts.findings, is_empty),
             unlisted: file.unlisted,
         })
     }
@@ -218,41 +249,25 @@ fn join_findings(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sessions::stand_ins::{StandInLog, count_record, find_lost_parent};
 
-    /// A log that counts messages.
-    #[derive(Debug, Default)]
-    struct MessageLog(LogFacts);
-
-    impl SessionLog for MessageLog {
-        fn add(&mut self, record: &SessionRecord<'_>) {
-            let has_text = memchr::memmem::find(record.text, b"\"message\"").is_some();
-            self.0.messages += u64::from(has_text);
-            self.0.reachable += u64::from(has_text && !record.is_skipped);
-            self.0.findings.push(SessionFinding {
-                code: SessionCode::Damage(Damage::LostParent),
-                line: record.line,
-                byte: record.byte,
-                len: 1,
-                id: String::new(),
-                lines: Vec::new(),
-                fix: FixKind::InPlace,
-            });
+    /// Counts messages, and finds that each parent is lost.
+    fn add_message(facts: &mut LogFacts, record: &SessionRecord<'_>) {
+        if memchr::memmem::find(record.text, b"\"message\"").is_some() {
+            count_record(facts, record);
         }
-
-        fn finish(self: Box<Self>) -> LogFacts {
-            self.0
-        }
+        find_lost_parent(facts, record);
     }
 
     const ROWS: &[LogRow] = &[
         LogRow {
             client: SessionClient::ClaudeCode,
-            new_log: || Box::new(MessageLog::default()),
+            new_log: || StandInLog::new_log(add_message),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
         LogRow {
             client: SessionClient::Codex,
-            new_log: || Box::new(MessageLog::default()),
+            new_log: || StandInLog::new_log(add_message),
             plan_way: PlanWay::InTurn(|_, _| Ok(Vec::new())),
         },
     ];
@@ -263,6 +278,10 @@ mod tests {
     const CODEX: &str = r#"{"type":"response_item","timestamp":"t","payload":{"type":"message"}}"#;
     const QWEN: &str = r#"{"type":"user","uuid":"a","sessionId":"s","message":{"parts":[{"text":"x"}]}}"#;
     const COPILOT: &str = r#"{"type":"session.start","data":{},"id":"a","timestamp":"t","parentId":null}"#;
+    const GEMINI: &str = r#"{"type":"gemini","id":"a","content":"x"}"#;
+
+    const MESSAGE: &str = r#"{"role":"assistant","tool_calls":[]}"#;
+    const BODY: &str = r#"{"model":"m","messages":[]}"#;
 
     fn scan_text(place: Option<SessionClient>, text: &str) -> Result<SessionReport, NotRead> {
         scan_with(ROWS, place, &mut text.as_bytes()).unwrap()
@@ -280,18 +299,38 @@ mod tests {
             (vec![TITLE], Err(NotRead::NoContent)),
             (vec![SYSTEM], Err(NotRead::UnknownClient)),
             (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
-            (vec![QWEN], Err(NotRead::UnknownClient)),
-            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::UnknownClient)),
-            (vec![COPILOT], Err(NotRead::UnknownClient)),
-            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
+            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::SeveralClients)),
+            (vec![CLAUDE, COPILOT], Err(NotRead::SeveralClients)),
+            (vec![SYSTEM, GEMINI, CLAUDE], Err(NotRead::UnknownClient)),
             (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
-            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
+            (vec![CODEX, GEMINI], Ok((codex, 1, 1))),
+            (vec![GEMINI, CODEX], Err(NotRead::UnknownClient)),
+            (vec![MESSAGE, CLAUDE], Ok((claude, 1, 1))),
+            (vec![MESSAGE, BODY], Err(NotRead::UnknownClient)),
             (vec![], Err(NotRead::UnknownClient)),
         ] {
             let report = scan_text(None, &(lines.join("\n") + "\n"));
             let report = report.map(|report| (report.client, report.messages, report.reachable));
             assert_eq!(report, wanted, "{lines:?}");
         }
+    }
+
+    /// A line of another program has calls that no client sends, and nobody has read.
+    #[test]
+    fn lines_that_are_no_records_are_told() {
+        let stray = |lines: &[&str]| {
+            let report = scan_text(None, &(lines.join("\n") + "\n")).unwrap();
+            let of_stray = |finding: &&SessionFinding| finding.code == SessionCode::Damage(Damage::StrayContent);
+            let found = report.findings.iter().find(of_stray);
+            found.map(|found| (found.line, found.lines.clone(), found.fix))
+        };
+        let told = FixKind::Told;
+        assert_eq!(stray(&[CLAUDE, CLAUDE]), None);
+        assert_eq!(stray(&[CLAUDE, MESSAGE]), Some((2, vec![], told)));
+        assert_eq!(stray(&[CLAUDE, GEMINI]), Some((2, vec![], told)));
+        assert_eq!(stray(&[BODY, CODEX, MESSAGE, BODY]), Some((1, vec![3, 4], told)));
+        // A part of a damaged line is told with that.
+        assert_eq!(stray(&[CLAUDE, &format!("x{MESSAGE}")]), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     client::{ClientVersion, SessionClient},
     damage::{Damage, SessionCode},
+    finding::RecordLoss,
 };
 use crate::{conversation::FindingKind, labels::labelled_enum};
 
@@ -25,6 +26,8 @@ pub struct Measured {
     pub code: SessionCode,
     /// The client.
     pub client: SessionClient,
+    /// The case that it is about. `None` for all that no row before it is about.
+    pub loss: Option<RecordLoss>,
     /// The first version that does so. `None` for all before `until`.
     pub from: Option<ClientVersion>,
     /// The first version that no longer does so. `None` if the newest one does.
@@ -43,9 +46,17 @@ pub const MEASURED: &[Measured] = &[
     claude(
         Damage::NulBytes,
         Since::All,
+        Severity::Note,
+        "the client passes over them",
+    )
+    .at(RecordLoss::Nothing),
+    claude(
+        Damage::NulBytes,
+        Since::New,
         Severity::Warning,
-        "the client passes over them, and skips a record that stands on the same line",
+        "the client skips the record behind them, and the call or result that belongs to it",
     ),
+    claude(Damage::NulBytes, Since::Old, Severity::Error, CUT_OFF),
     claude(
         Damage::ByteOrderMark,
         Since::All,
@@ -72,46 +83,32 @@ pub const MEASURED: &[Measured] = &[
     ),
     claude(
         Damage::TornRecord,
-        Since::First,
-        Severity::Error,
-        "the client skips the line, and its first request may be refused",
-    ),
+        Since::All,
+        Severity::Note,
+        "the client passes over the fragment at the end, and goes on behind it",
+    )
+    .at(RecordLoss::Nothing),
     claude(
         Damage::TornRecord,
         Since::New,
         Severity::Warning,
         "the client skips the line, with any record behind the fragment, and the call or result that belongs to it",
     ),
-    claude(
-        Damage::TornRecord,
-        Since::Old,
-        Severity::Warning,
-        "the client skips the line, and sends nothing of what stands before it",
-    ),
+    claude(Damage::TornRecord, Since::Old, Severity::Error, CUT_OFF),
     claude(
         Damage::JoinedRecords,
         Since::New,
         Severity::Warning,
         "the client skips them all, and the calls and results that belong to them",
     ),
-    claude(
-        Damage::JoinedRecords,
-        Since::Old,
-        Severity::Warning,
-        "the client skips them all, and sends nothing of what stands before them",
-    ),
+    claude(Damage::JoinedRecords, Since::Old, Severity::Error, CUT_OFF),
     claude(
         Damage::RawNewline,
         Since::New,
         Severity::Warning,
         "the client skips the record, and the call or result that belongs to it",
     ),
-    claude(
-        Damage::RawNewline,
-        Since::Old,
-        Severity::Warning,
-        "the client skips the record, and sends nothing of what stands before it",
-    ),
+    claude(Damage::RawNewline, Since::Old, Severity::Error, CUT_OFF),
     claude(
         Damage::RepeatedRecord,
         Since::All,
@@ -252,67 +249,65 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client sends it as it is, and the provider refuses every request",
     ),
-    // Codex
+    // Codex: it does not load a file whose first line is not the record that names the session.
+    codex_damage(Damage::NulBytes, Severity::Error, NOT_LOADED).at(RecordLoss::First),
+    codex_damage(Damage::NulBytes, Severity::Note, "the client passes over them").at(RecordLoss::Nothing),
     codex_damage(
         Damage::NulBytes,
         Severity::Warning,
-        "the client skips a record behind them, and answers its call with `aborted`",
+        "the client skips the record behind them, and answers its call with `aborted`",
     ),
-    codex_damage(
-        Damage::ByteOrderMark,
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    codex_damage(Damage::ByteOrderMark, Severity::Error, NOT_LOADED),
+    codex_damage(Damage::InvalidUtf8, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     codex_damage(
         Damage::InvalidUtf8,
-        Severity::Warning,
-        "the client skips the record; with the first one it does not load the session",
-    ),
+        Severity::Note,
+        "the client passes over the line, which has no whole record",
+    )
+    .at(RecordLoss::Nothing),
+    codex_damage(Damage::InvalidUtf8, Severity::Warning, SKIPPED),
+    codex_damage(Damage::LoneSurrogate, Severity::Error, NOT_LOADED).at(RecordLoss::First),
+    codex_damage(Damage::LoneSurrogate, Severity::Warning, SKIPPED),
+    codex_damage(Damage::TornRecord, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     codex_damage(
-        Damage::LoneSurrogate,
-        Severity::Warning,
-        "the client skips the record, and answers its call with `aborted`",
-    ),
+        Damage::TornRecord,
+        Severity::Note,
+        "the client passes over the fragment at the end, and goes on behind it",
+    )
+    .at(RecordLoss::Nothing),
     codex_damage(
         Damage::TornRecord,
         Severity::Warning,
-        "the client skips a record behind it, and answers its call with `aborted`",
+        "the client skips the line, with any record behind the fragment, and answers its call with `aborted`",
     ),
+    codex_damage(Damage::JoinedRecords, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     codex_damage(
         Damage::JoinedRecords,
         Severity::Warning,
         "the client skips all of them, and answers their calls with `aborted`",
     ),
-    codex_damage(
-        Damage::RawNewline,
-        Severity::Warning,
-        "the client skips the record, and answers its call with `aborted`",
-    ),
+    codex_damage(Damage::RawNewline, Severity::Error, NOT_LOADED).at(RecordLoss::First),
+    codex_damage(Damage::RawNewline, Severity::Warning, SKIPPED),
     codex_damage(
         Damage::RepeatedRecord,
         Severity::Error,
         "the client sends it twice, and the provider refuses a second output",
     ),
-    codex_damage(
-        Damage::EmptyFile,
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    codex_damage(Damage::EmptyFile, Severity::Error, NOT_LOADED),
     codex_damage(
         Damage::OrdinalMissing,
-        Severity::Error,
-        "the client does not load the session if it is the last record",
-    ),
+        Severity::Note,
+        "the client sends all of it, since a later record has a number",
+    )
+    .at(RecordLoss::Nothing),
+    codex_damage(Damage::OrdinalMissing, Severity::Error, NOT_LOADED),
     codex_damage(
         Damage::OrdinalTwice,
         Severity::Warning,
         "the client sends all of it, and its list of turns may stop there",
     ),
-    codex_damage(
-        Damage::SessionMetaMissing,
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    codex_damage(Damage::LastOrdinal, Severity::Error, NOT_LOADED),
+    codex_damage(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
     codex_damage(
         Damage::ProjectionAhead,
         Severity::Warning,
@@ -350,21 +345,20 @@ pub const MEASURED: &[Measured] = &[
         "the client leaves a result out, or the provider refuses reasoning in open text",
     ),
     // Copilot CLI, which goes by the order of the file.
+    copilot(Damage::NulBytes, Severity::Note, "the client passes over them").at(RecordLoss::Nothing),
+    copilot(Damage::NulBytes, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     copilot(
         Damage::NulBytes,
         Severity::Warning,
-        "the client skips a record that stands on the same line; with the first one it does not load the session",
+        "the client skips the record that stands on the same line",
     ),
     copilot(
         Damage::ByteOrderMark,
         Severity::Note,
         "the client reads the file all the same",
     ),
-    copilot(
-        Damage::InvalidUtf8,
-        Severity::Warning,
-        "the client skips the record; with the first one it does not load the session",
-    ),
+    copilot(Damage::InvalidUtf8, Severity::Error, NOT_LOADED).at(RecordLoss::First),
+    copilot(Damage::InvalidUtf8, Severity::Warning, "the client skips the record"),
     copilot(
         Damage::LoneSurrogate,
         Severity::Note,
@@ -372,9 +366,17 @@ pub const MEASURED: &[Measured] = &[
     ),
     copilot(
         Damage::TornRecord,
+        Severity::Note,
+        "the client passes over the fragment",
+    )
+    .at(RecordLoss::Nothing),
+    copilot(Damage::TornRecord, Severity::Error, NOT_LOADED).at(RecordLoss::First),
+    copilot(
+        Damage::TornRecord,
         Severity::Warning,
-        "the client skips the line, with any record behind the fragment; with the first one it does not load the session",
+        "the client skips the line, with any record behind the fragment",
     ),
+    copilot(Damage::JoinedRecords, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     copilot(
         Damage::JoinedRecords,
         Severity::Warning,
@@ -391,11 +393,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client does not find the session",
     ),
-    copilot(
-        Damage::SessionMetaMissing,
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    copilot(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
     copilot(
         Damage::OpenCall,
         Severity::Note,
@@ -421,11 +419,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client does not load a session with a call that has no id",
     ),
-    copilot_pair(
-        FindingKind::NoId,
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    copilot_pair(FindingKind::NoId, Severity::Error, NOT_LOADED),
     copilot_pair(
         FindingKind::DuplicateCall,
         Severity::Error,
@@ -450,8 +444,14 @@ pub const MEASURED: &[Measured] = &[
     ),
     qwen(
         Damage::TornRecord,
+        Severity::Note,
+        "the client passes over the fragment",
+    )
+    .at(RecordLoss::Nothing),
+    qwen(
+        Damage::TornRecord,
         Severity::Warning,
-        "the client skips the line; if a record was lost by it, nothing of what stands before it is sent",
+        "the client skips the line, and sends nothing of what stands before it",
     ),
     qwen(Damage::JoinedRecords, Severity::Note, "the client reads all of them"),
     qwen(
@@ -525,11 +525,7 @@ pub const MEASURED: &[Measured] = &[
         "the client sends another input in its place",
     ),
     // opencode, which keeps its sessions in a database.
-    opencode(
-        SessionCode::Damage(Damage::TornRecord),
-        Severity::Error,
-        "the client does not load the session",
-    ),
+    opencode(SessionCode::Damage(Damage::TornRecord), Severity::Error, NOT_LOADED),
     opencode(
         SessionCode::Damage(Damage::LostParent),
         Severity::Warning,
@@ -556,6 +552,17 @@ pub const MEASURED: &[Measured] = &[
         "the client does not load a session with a call that has no state",
     ),
 ];
+
+/// The effect of a lost record on versions of Claude Code that do not heal the chain. Measured with records of calls, of
+/// results and of the user.
+const CUT_OFF: &str = "the client skips the line, and sends nothing of what stands before it; if a result comes first then, \
+                       the provider refuses every request";
+
+/// The effect of damage that Codex does not load.
+const NOT_LOADED: &str = "the client does not load the session";
+
+/// The effect of damage that costs Codex one record.
+const SKIPPED: &str = "the client skips the record, and answers its call with `aborted`";
 
 /// The versions of Claude Code that a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -597,6 +604,7 @@ const fn claude_row(code: SessionCode, since: Since, severity: Severity, effect:
     Measured {
         code,
         client: SessionClient::ClaudeCode,
+        loss: None,
         from,
         until,
         severity,
@@ -617,6 +625,7 @@ const fn codex_row(code: SessionCode, severity: Severity, effect: &'static str) 
     Measured {
         code,
         client: SessionClient::Codex,
+        loss: None,
         from: None,
         until: None,
         severity,
@@ -654,6 +663,7 @@ const fn read_only_row(client: SessionClient, code: SessionCode, severity: Sever
     Measured {
         code,
         client,
+        loss: None,
         from: None,
         until: None,
         severity,
@@ -662,56 +672,153 @@ const fn read_only_row(client: SessionClient, code: SessionCode, severity: Sever
     }
 }
 
-/// Returns the effect of a finding on a version of a client. `None` if nothing was measured: then it is a warning.
-pub fn severity_of(
+impl Measured {
+    /// Returns the row for one case alone.
+    const fn at(self, loss: RecordLoss) -> Self {
+        Self {
+            loss: Some(loss),
+            ..self
+        }
+    }
+
+    fn has_version(&self, version: ClientVersion) -> bool {
+        self.from.is_none_or(|from| version >= from) && self.until.is_none_or(|until| version < until)
+    }
+}
+
+/// Returns the effect of a finding on a version of a client: without a version the gravest one of all. `None` if nothing was
+/// measured.
+pub fn find_effect(
     code: SessionCode,
+    loss: RecordLoss,
     client: SessionClient,
     version: Option<ClientVersion>,
 ) -> Option<&'static Measured> {
-    let mut rows = MEASURED.iter().filter(|row| row.code == code && row.client == client);
-    // Without a version the newest one is meant.
-    rows.find(|row| match version {
-        Some(version) => row.from.is_none_or(|from| version >= from) && row.until.is_none_or(|until| version < until),
-        None => row.until.is_none(),
-    })
+    let has_case = |row: &&Measured| row.loss.is_none_or(|case| case == loss);
+    let first = |version: ClientVersion| {
+        let mut rows = rows_of(code, client).filter(has_case);
+        rows.find(|row| row.has_version(version))
+    };
+    match version {
+        Some(version) => first(version),
+        // Each row begins or ends the effect of another one.
+        None => {
+            let begins = rows_of(code, client).filter_map(|row| row.from);
+            let effects = begins.chain([ClientVersion([0, 0, 0])]).filter_map(first);
+            effects.max_by_key(|row| row.severity)
+        }
+    }
+}
+
+/// Returns the weight of a finding for a version of a client. What was not measured is at least a warning, and as grave as
+/// the gravest that was measured of its code.
+pub fn severity_of(
+    code: SessionCode,
+    loss: RecordLoss,
+    client: SessionClient,
+    version: Option<ClientVersion>,
+) -> Severity {
+    let known = find_effect(code, loss, client, version).map(|row| row.severity);
+    let gravest = || {
+        let own = rows_of(code, client).map(|row| row.severity).max();
+        let any = MEASURED.iter().filter(|row| row.code == code);
+        let any = own.or_else(|| any.map(|row| row.severity).max());
+        any.map_or(Severity::Warning, |severity| severity.max(Severity::Warning))
+    };
+    known.unwrap_or_else(gravest)
+}
+
+fn rows_of(code: SessionCode, client: SessionClient) -> impl Iterator<Item = &'static Measured> {
+    MEASURED
+        .iter()
+        .filter(move |row| row.code == code && row.client == client)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CASES: [RecordLoss; 4] = RecordLoss::ALL;
+
     #[test]
     fn the_effect_depends_on_the_version() {
-        let severity = |code, version| {
-            let version = ClientVersion::parse(version);
-            severity_of(code, SessionClient::ClaudeCode, version).map(|row| row.severity)
-        };
         let circle = SessionCode::Damage(Damage::ParentCircle);
-        for (version, wanted) in [
-            ("2.0.32", Severity::Error),
-            ("2.1.42", Severity::Warning),
-            ("2.1.331", Severity::Warning),
-            ("2.1.332", Severity::Note),
-            ("3.0.0", Severity::Note),
-            // Without a version the newest one is meant.
-            ("", Severity::Note),
+        let orphan = SessionCode::Pairing(FindingKind::Orphan);
+        for (code, version, wanted) in [
+            (circle, "2.0.32", Severity::Error),
+            (circle, "2.1.42", Severity::Warning),
+            (circle, "2.1.331", Severity::Warning),
+            (circle, "2.1.332", Severity::Note),
+            (circle, "3.0.0", Severity::Note),
+            // Without a version the gravest one is meant.
+            (circle, "", Severity::Error),
+            (orphan, "2.0.32", Severity::Error),
+            (orphan, "", Severity::Error),
         ] {
-            assert_eq!(severity(circle, version), Some(wanted), "{version}");
+            let (client, parsed) = (SessionClient::ClaudeCode, ClientVersion::parse(version));
+            assert_eq!(severity_of(code, RecordLoss::Any, client, parsed), wanted, "{version}");
         }
-        assert_eq!(
-            severity(SessionCode::Pairing(FindingKind::Orphan), "2.0.32"),
-            Some(Severity::Error)
-        );
+    }
+
+    #[test]
+    fn the_effect_depends_on_the_record_that_is_lost() {
+        use RecordLoss::{Any, First, Last, Nothing};
+        use SessionClient::{ClaudeCode, Codex};
+        use Severity::{Error, Note, Warning};
+
+        for (damage, client, losses, wanted) in [
+            (Damage::NulBytes, ClaudeCode, &[Nothing][..], Note),
+            (Damage::NulBytes, ClaudeCode, &[Any, First, Last], Warning),
+            (Damage::TornRecord, ClaudeCode, &[Nothing], Note),
+            (Damage::TornRecord, ClaudeCode, &[Any, First, Last], Warning),
+            (Damage::InvalidUtf8, ClaudeCode, &CASES, Note),
+            (Damage::NulBytes, Codex, &[Nothing], Note),
+            (Damage::NulBytes, Codex, &[Any, Last], Warning),
+            (Damage::NulBytes, Codex, &[First], Error),
+            (Damage::TornRecord, Codex, &[Nothing], Note),
+            (Damage::TornRecord, Codex, &[Any, Last], Warning),
+            (Damage::TornRecord, Codex, &[First], Error),
+            (Damage::InvalidUtf8, Codex, &[Nothing], Note),
+            (Damage::InvalidUtf8, Codex, &[Any, Last], Warning),
+            (Damage::InvalidUtf8, Codex, &[First], Error),
+            (Damage::JoinedRecords, Codex, &[First], Error),
+            (Damage::OrdinalMissing, Codex, &[Nothing], Note),
+            (Damage::OrdinalMissing, Codex, &[Any, First, Last], Error),
+        ] {
+            for loss in losses {
+                let code = SessionCode::Damage(damage);
+                let found = severity_of(code, *loss, client, ClientVersion::parse("2.1.332"));
+                assert_eq!(found, wanted, "{damage:?} {client:?} {loss:?}");
+            }
+        }
     }
 
     /// A version between those that were tried has an effect too.
     #[test]
-    fn each_damage_of_claude_code_has_an_effect_in_every_version() {
-        for row in MEASURED.iter().filter(|row| row.client == SessionClient::ClaudeCode) {
+    fn what_was_measured_covers_every_version_and_case() {
+        for row in MEASURED {
             for version in ["0.0.1", "2.0.32", "2.1.42", "2.1.200", "2.1.332", "9.9.9", ""] {
-                let found = severity_of(row.code, row.client, ClientVersion::parse(version));
-                assert!(found.is_some(), "{} in {version}", row.code.label());
+                let version = ClientVersion::parse(version);
+                for loss in CASES {
+                    let found = find_effect(row.code, loss, row.client, version);
+                    assert!(found.is_some(), "{} in {version:?}, {loss:?}", row.code.label());
+                }
             }
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_at_least_a_warning() {
+        let client = SessionClient::ClaudeCode;
+        for (code, wanted) in [
+            (SessionCode::Damage(Damage::LongRecord), Severity::Warning),
+            // Only a note for Codex.
+            (SessionCode::Pairing(FindingKind::DuplicateCall), Severity::Warning),
+            // An error for Codex.
+            (SessionCode::Damage(Damage::EmptyFile), Severity::Error),
+        ] {
+            assert_eq!(find_effect(code, RecordLoss::Any, client, None), None);
+            assert_eq!(severity_of(code, RecordLoss::Nothing, client, None), wanted, "{code:?}");
         }
     }
 }

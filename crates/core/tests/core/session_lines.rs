@@ -306,6 +306,93 @@ fn each_damage_is_found_at_its_line() {
     assert!(differ.is_empty(), "found and wanted:\n{differ}");
 }
 
+/// Clients treat a damage in one way at the first record, in another one where a record stands behind it, and pass over it
+/// where none does.
+#[test]
+fn each_damage_says_which_record_is_lost_by_it() {
+    let bad = b"{\"x\":\"\xff\"}".to_vec();
+    for (name, lines, wanted) in [
+        ("NUL alone", vec![A, "\0\0", B], "nul_bytes none"),
+        ("NUL before a record", vec![A, "\0\0{\"x\":1}", B], "nul_bytes any"),
+        ("NUL at the end", vec![A, "\0\0"], "nul_bytes none"),
+        ("NUL alone, first", vec!["\0\0", A], "nul_bytes first"),
+        ("a blank line and NUL, first", vec!["", "\0", "", A], "nul_bytes first"),
+        (
+            "NUL before the first record",
+            vec![&format!("\0{A}"), B],
+            "nul_bytes first",
+        ),
+        ("a torn end", vec![A, TORN], "torn_record none"),
+        (
+            "a torn end, and blank lines",
+            vec![A, TORN, "", " "],
+            "torn_record none",
+        ),
+        (
+            "a torn end, and NUL",
+            vec![A, TORN, "\0"],
+            "torn_record none, nul_bytes none",
+        ),
+        (
+            "NUL, and a torn end",
+            vec![A, &format!("\0{TORN}")],
+            "nul_bytes none, torn_record none",
+        ),
+        ("torn inside", vec![A, TORN, B], "torn_record any"),
+        ("a splice", vec![A, &format!("{TORN}{B}")], "torn_record any"),
+        ("torn, first", vec![TORN, A], "torn_record first"),
+        ("a splice, first", vec![&format!("{TORN}{A}"), B], "torn_record first"),
+        ("another value", vec![A, "null"], "torn_record any"),
+        ("joined", vec![A, &format!("{B} {C}")], "joined_records any"),
+        ("joined, first", vec![&format!("{A} {B}"), C], "joined_records first"),
+        ("a line feed", vec![A, &B.replace('y', "y\n")], "raw_newline any"),
+        (
+            "a line feed, first",
+            vec![&A.replace('x', "x\n"), B],
+            "raw_newline first",
+        ),
+        (
+            "NUL behind a line feed",
+            vec![&A.replace('x', "x\n"), "\0"],
+            "raw_newline first, nul_bytes none",
+        ),
+        ("no record", vec!["\0", TORN], "nul_bytes first, torn_record first"),
+    ] {
+        let file = read_file(lines.join("\n").as_bytes()).2;
+        assert_eq!(losses(&file), wanted, "{name}");
+    }
+    for (name, before, after, wanted) in [
+        ("a bad byte", &b""[..], &b"\n"[..], "invalid_utf8 any"),
+        (
+            "a bad byte in a torn end",
+            b"{\"x\":\"",
+            b"",
+            "torn_record none, invalid_utf8 none",
+        ),
+    ] {
+        let text = [
+            A.as_bytes(),
+            b"\n",
+            before,
+            &bad[..bad.len() - 2 * usize::from(after.is_empty())],
+            after,
+        ]
+        .concat();
+        assert_eq!(losses(&read_file(&text).2), wanted, "{name}");
+    }
+    assert_eq!(
+        losses(&read_file(&[&bad, &b"\n"[..], A.as_bytes()].concat()).2),
+        "invalid_utf8 first"
+    );
+}
+
+/// Lists codes and losses, in the order of their names within one line.
+fn losses(file: &FileLines) -> String {
+    let found = file.findings.iter();
+    let found = found.map(|found| format!("{} {}", found.code.label(), found.loss.label()));
+    found.collect::<Vec<_>>().join(", ")
+}
+
 #[test]
 fn lines_and_bytes_are_counted_however_they_come() {
     for (name, text, ..) in all_rows() {

@@ -140,7 +140,7 @@ pub(super) fn folder_id(path: &Path) -> String {
     named_id(path).chars().map(letter).take(ID_CHARS_MAX).collect()
 }
 
-/// Lists the fixes whose manifest is complete, oldest first. None without the folder of all fixes.
+/// Lists the fixes whose manifest is complete, oldest first. An empty list if the folder of all fixes is not there.
 pub(super) fn list_journals(root: &Path) -> io::Result<Vec<FixJournal>> {
     let folders = list_folders(root)?.into_iter();
     let journals = folders.map(|folder| FixJournal { folder });
@@ -192,7 +192,6 @@ fn create_folder(root: &Path, manifest: &FixManifest) -> io::Result<PathBuf> {
     create_folders(root)?;
     let time: String = manifest.made_at.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = format!("{time}-{}", folder_id(&manifest.path));
-    let mut taken = None;
     for number in 1..=FOLDERS_MAX {
         let ending = if number == 1 {
             String::new()
@@ -202,11 +201,12 @@ fn create_folder(root: &Path, manifest: &FixManifest) -> io::Result<PathBuf> {
         let folder = root.join(format!("{name}{ending}"));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = Some(error),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
-    Err(taken.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+    let told = "this session was mended too often in this second, so nothing is written: run this again";
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, told))
 }
 
 fn create_folders(root: &Path) -> io::Result<()> {

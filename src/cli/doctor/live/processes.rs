@@ -24,7 +24,7 @@ pub(super) struct ProcessFacts {
     pub(super) is_claude: bool,
     /// Its working folder. `None` if that cannot be read.
     pub(super) working_folder: Option<PathBuf>,
-    /// Device and inode of the logs that it may write to.
+    /// Device and inode of the files that it may write to.
     pub(super) written_files: Vec<(u64, u64)>,
 }
 
@@ -40,15 +40,22 @@ pub(super) fn list_processes() -> Result<Vec<ProcessFacts>, String> {
     Err("this system does not tell which programs run".to_owned())
 }
 
+/// Programs that run scripts, and words of their command lines in which the script may stand behind options.
+#[cfg(unix)]
+const INTERPRETERS: [&str; 3] = ["node", "bun", "deno"];
+#[cfg(unix)]
+const SCRIPT_WORDS: usize = 8;
+
 /// Returns `true` if the words of a command line are those of Claude Code.
 #[cfg(unix)]
-fn runs_claude<'w>(name: &str, mut words: impl Iterator<Item = &'w str>) -> bool {
-    let is_claude = |word: &str| {
-        let file = word.rsplit('/').next().unwrap_or(word);
-        file == "claude" || word.contains("/claude-code/")
-    };
-    // The program itself, or the script that node runs.
-    name == "claude" || words.next().is_some_and(is_claude) || words.next().is_some_and(is_claude)
+fn runs_claude<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> bool {
+    let last = |word: &'w str| word.rsplit('/').next().unwrap_or(word);
+    let is_claude = |word: &'w str| last(word) == "claude" || word.contains("/claude-code/");
+    let mut words = words.peekable();
+    let is_interpreter = words.peek().is_some_and(|word| INTERPRETERS.contains(&last(word)));
+    // A program's own name may stand before that of its script, as `env` and the kernel write it.
+    let looked_at = if is_interpreter { SCRIPT_WORDS } else { 2 };
+    name == "claude" || words.take(looked_at).any(is_claude)
 }
 
 #[cfg(all(test, unix))]
@@ -65,6 +72,11 @@ mod tests {
                 true,
             ),
             ("node", &["/home/u/.local/bin/claude"], true),
+            (
+                "node",
+                &["node", "--no-warnings", "-r", "x", "/w/claude-code/cli.js"],
+                true,
+            ),
             ("vim", &["vim", "notes", "/w/claude"], false),
             ("claudette", &["claudette"], false),
             ("sh", &[], false),

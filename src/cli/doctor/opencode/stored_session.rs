@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     conversation::FindingKind,
-    sessions::{ClientVersion, Damage, FixKind, SessionClient, SessionCode, SessionFinding, SessionReport},
+    sessions::{ClientVersion, Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
 };
 
 /// The longest data that is read, in bytes. Longer ones are told.
@@ -258,6 +258,7 @@ impl SessionRows {
             id: id.to_owned(),
             lines: other.into_iter().collect(),
             fix: FixKind::Told,
+            loss: RecordLoss::Any,
         });
     }
 }

@@ -1,9 +1,6 @@
 //! `--explain`, and wrong usage.
 
-use antiphon::{
-    conversation::FindingKind,
-    sessions::{Damage, MEASURED, SessionClient, SessionCode},
-};
+use antiphon::sessions::{MEASURED, SessionClient, SessionCode};
 
 use super::home::{CLAUDE, Home, claude_lines, file_of};
 
@@ -38,8 +35,8 @@ fn wrong_usage_says_what_to_write() {
     let path = home.claude(CLAUDE, &file_of(&claude_lines()));
     let folder = path.parent().unwrap().to_str().unwrap();
     for (arguments, word) in [
-        (&["--fix"][..], "needs the name of a session"),
-        (&["--undo"], "needs the name of a session"),
+        (&["--fix"][..], "needs a session: its file"),
+        (&["--undo"], "needs a session: its file"),
         (&["--fix", folder], "name a session in it"),
         (&["--fix", "no/such.jsonl"], "no such file"),
         (&["--dry-run"], "--fix"),
@@ -57,14 +54,16 @@ fn wrong_usage_says_what_to_write() {
     assert!(told.err.contains("no fix of this session"), "{told:?}");
 }
 
-/// Returns the cell of a code and a client: the newest version first, then older ones that differ.
+/// Returns the cell of a code and a client: what counts for the newest version first, then other cases and older versions.
 fn cell_of(code: SessionCode, client: SessionClient) -> String {
     let rows = || MEASURED.iter().filter(|row| row.code == code && row.client == client);
-    let newest = rows().find(|row| row.until.is_none()).map(|row| row.severity.label());
+    let newest = rows().find(|row| row.until.is_none() && row.loss.is_none());
+    let newest = newest.map(|row| row.severity.label());
     let mut cells: Vec<String> = newest.map(str::to_owned).into_iter().collect();
     for row in rows().filter(|row| Some(row.severity.label()) != newest) {
+        let case = row.loss.map(|loss| format!("{}: ", loss.meaning())).unwrap_or_default();
         let until = row.until.map(|until| format!("before {until}: ")).unwrap_or_default();
-        cells.push(format!("{until}{}", row.severity.label()));
+        cells.push(format!("{case}{until}{}", row.severity.label()));
     }
     if cells.is_empty() {
         "–".to_owned()
@@ -73,20 +72,20 @@ fn cell_of(code: SessionCode, client: SessionClient) -> String {
     }
 }
 
-/// The table of the document is what was measured.
+/// The table of the document is that of the damages, and what was measured.
 #[test]
-fn the_document_has_every_damage_with_its_severities() {
+fn the_document_has_every_damage_with_its_severities_and_its_fix() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/doctor.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let damages = Damage::ALL.into_iter().map(SessionCode::Damage);
-    let measured = |kind: &FindingKind| MEASURED.iter().any(|row| row.code == SessionCode::Pairing(*kind));
-    let pairings = FindingKind::ALL.into_iter().filter(measured).map(SessionCode::Pairing);
-    let rows = damages.chain(pairings).map(|code| {
-        let clients = [SessionClient::ClaudeCode, SessionClient::Codex].map(|client| cell_of(code, client));
-        let [claude, codex] = clients;
-        format!("| `{}` | {} | {claude} | {codex} | ", code.label(), code.explanation())
+    let measured = |code: &SessionCode| MEASURED.iter().any(|row| row.code == *code);
+    let is_told = |code: &SessionCode| matches!(code, SessionCode::Damage(_)) || measured(code);
+    let rows = SessionCode::all().filter(is_told).map(|code| {
+        let [claude, codex] = [SessionClient::ClaudeCode, SessionClient::Codex].map(|client| cell_of(code, client));
+        let (name, meaning, fix) = (code.label(), code.explanation(), code.fix_text());
+        format!("| `{name}` | {meaning} | {claude} | {codex} | {fix} |")
     });
-    let lacking: Vec<String> = rows.filter(|row| !document.contains(row.as_str())).collect();
+    let lines: Vec<&str> = document.lines().collect();
+    let lacking: Vec<String> = rows.filter(|row| !lines.contains(&row.as_str())).collect();
     assert!(
         lacking.is_empty(),
         "docs/doctor.md lacks these rows:\n{}",

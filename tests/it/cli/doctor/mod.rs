@@ -1,5 +1,6 @@
 //! `antiphon doctor` through the built binary, in homes of its own.
 
+mod checking;
 mod discovery;
 mod explaining;
 mod fixing;

@@ -17,8 +17,8 @@ use crate::{
     sessions::{
         client::SessionClient,
         damage::{Damage, SessionCode},
-        finding::SessionFinding,
-        severity::{Severity, severity_of},
+        finding::{RecordLoss, SessionFinding},
+        severity::{Severity, find_effect},
     },
     work,
 };
@@ -95,7 +95,8 @@ impl Judge<'_> {
 
     /// Returns `true` if the version that wrote the file loses nothing by a damage.
     fn copes_with(&self, damage: Damage) -> bool {
-        let known = severity_of(SessionCode::Damage(damage), SessionClient::ClaudeCode, self.log.version);
+        let (code, client) = (SessionCode::Damage(damage), SessionClient::ClaudeCode);
+        let known = find_effect(code, RecordLoss::Any, client, self.log.version);
         known.is_some_and(|row| row.severity == Severity::Note)
     }
 
@@ -117,6 +118,7 @@ impl Judge<'_> {
                 id,
                 lines,
                 fix: remedy.fix_kind(),
+                loss: RecordLoss::Any,
             },
             remedy,
             place: None,
@@ -141,6 +143,7 @@ impl Judge<'_> {
                 id: self.list().id_text(part),
                 lines,
                 fix: remedy.fix_kind(),
+                loss: RecordLoss::Any,
             },
             remedy,
             place: None,

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     sessions::{
         damage::{Damage, SessionCode},
-        finding::SessionFinding,
+        finding::{RecordLoss, SessionFinding},
     },
     work,
 };
@@ -98,6 +98,7 @@ impl ForkSearch<'_> {
                     .into_iter()
                     .collect(),
                 fix: Remedy::Told.fix_kind(),
+                loss: RecordLoss::Any,
             },
             remedy: Remedy::Told,
             place: None,

@@ -220,7 +220,7 @@ impl<'p> FaultPlan<'p> {
         Ok(())
     }
 
-    /// Replaces a part of a record by as many bytes.
+    /// Replaces a part of a record with as many bytes.
     fn replace_block(
         &mut self,
         record: u32,

@@ -31,7 +31,7 @@ use self::{
 use super::{
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
@@ -84,7 +84,10 @@ impl SessionLog for CodexLog {
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
         };
-        if !record.is_skipped {
+        let is_paginated = self.meta.as_ref().is_some_and(|meta| meta.is_paginated);
+        let is_near_end = is_paginated && (rollout.ordinal.is_none() || self.ordinals.lacks_last());
+        // Only behind a record without a number it matters which ones the client skips: the last one that it reads counts.
+        if !record.is_skipped && !(is_near_end && !is_text(record)) {
             self.ordinals.add(rollout.ordinal, place);
         }
         match rollout.kind {
@@ -92,7 +95,7 @@ impl SessionLog for CodexLog {
             RolloutKind::ResponseItem => {
                 let item = read_item(rollout.json, rollout.payload);
                 let fits = self.may_fit(&item, record.text);
-                let is_skipped = record.is_skipped || !is_text(record.text);
+                let is_skipped = record.is_skipped || !is_text(record);
                 self.add_item(&item, item_place(place, is_skipped, fits));
             }
             RolloutKind::AgentMessage => {
@@ -108,7 +111,9 @@ impl SessionLog for CodexLog {
     fn finish(self: Box<Self>) -> LogFacts {
         let meta = self.meta.as_ref();
         let is_numbered = meta.map_or_else(|| self.ordinals.has_any(), |meta| meta.is_paginated);
-        let is_dead = self.meta_missing.is_some() || self.is_cut_off || is_numbered && self.ordinals.lacks_last();
+        let is_dead = self.meta_missing.is_some()
+            || self.is_cut_off
+            || is_numbered && (self.ordinals.lacks_last() || self.ordinals.is_full());
         let traits = SessionTraits {
             has_base: meta.is_some_and(|meta| meta.has_base),
             refuses_open_reasoning: meta.is_some_and(|meta| meta.provider == "openai"),
@@ -229,12 +234,13 @@ fn missing_meta(record: &SessionRecord<'_>) -> SessionFinding {
         id: String::new(),
         lines: Vec::new(),
         fix: FixKind::Told,
+        loss: RecordLoss::First,
     }
 }
 
 /// Returns `false` for a record with a byte that is no UTF-8, or with half of a character. Codex 0.171 skips both, and the
 /// damage is told by itself.
-fn is_text(record: &[u8]) -> bool {
-    work::count_bytes(record.len());
-    simdutf8::basic::from_utf8(record).is_ok() && find_lone_surrogate(record, 0).is_none()
+fn is_text(record: &SessionRecord<'_>) -> bool {
+    work::count_bytes(record.text.len());
+    !record.has_bad_bytes && find_lone_surrogate(record.text, 0).is_none()
 }

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use crate::{
     sessions::{
         damage::{Damage, SessionCode},
-        finding::{FixKind, SessionFinding},
+        finding::{FixKind, RecordLoss, SessionFinding},
         records::RECORD_BYTES_MAX,
     },
     work,
 };
+
+/// The highest number behind which further ones are written: many more must follow.
+const ORDINAL_MAX: u64 = u64::MAX / 2;
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct OrdinalLog {
     /// Those that were lower than an earlier one.
     falling: BTreeMap<u64, SeenOrdinal>,
     run: Option<UnnumberedRun>,
+    /// The last record with a number, and its number.
+    last: Option<(u64, NumberedPlace)>,
     findings: Vec<SessionFinding>,
 }
 
@@ -52,7 +57,8 @@ impl OrdinalLog {
             return self.add_unnumbered(place);
         };
         // Codex goes on counting from the last record, so nothing is lost that could be appended.
-        self.end_run(FixKind::Told);
+        self.end_run(FixKind::Told, RecordLoss::Nothing);
+        self.last = Some((ordinal, place));
         let seen = SeenOrdinal {
             ordinal,
             line: place.line,
@@ -70,7 +76,7 @@ impl OrdinalLog {
                 Damage::OrdinalTwice,
                 [place.line, place.byte, place.len],
                 vec![first.line],
-                FixKind::Told,
+                (FixKind::Told, RecordLoss::Nothing),
             )),
             None => drop(self.falling.insert(ordinal, seen)),
         }
@@ -87,15 +93,16 @@ impl OrdinalLog {
     }
 
     /// Reports the records without a number that came last.
-    fn end_run(&mut self, fix: FixKind) {
+    fn end_run(&mut self, fix: FixKind, loss: RecordLoss) {
         let Some(mut run) = self.run.take() else {
             return;
         };
         let others = run.lines.split_off(run.lines.len().min(1));
         let first = run.lines.first().copied().unwrap_or_default();
         let len = run.end.saturating_sub(run.byte);
+        let place = [first, run.byte, len];
         self.findings
-            .push(finding(Damage::OrdinalMissing, [first, run.byte, len], others, fix));
+            .push(finding(Damage::OrdinalMissing, place, others, (fix, loss)));
     }
 
     /// Returns the highest number. `None` if there is none.
@@ -110,7 +117,13 @@ impl OrdinalLog {
         } else {
             FixKind::Told
         };
-        self.end_run(fix);
+        self.end_run(fix, RecordLoss::Last);
+        if let Some((_, place)) = self.last.filter(|_| self.is_full()) {
+            let place = [place.line, place.byte, place.len];
+            let told = (FixKind::Told, RecordLoss::Last);
+            self.findings
+                .push(finding(Damage::LastOrdinal, place, Vec::new(), told));
+        }
         self.findings
     }
 
@@ -121,7 +134,13 @@ impl OrdinalLog {
             let len = run.end.saturating_sub(run.byte);
             usize::try_from(len).is_ok_and(|len| len <= RECORD_BYTES_MAX)
         };
-        self.run.as_ref().is_none_or(|run| is_bounded(run) && self.has_any())
+        let has_room = self.last.is_none_or(|(ordinal, _)| ordinal <= ORDINAL_MAX);
+        has_room && self.run.as_ref().is_none_or(|run| is_bounded(run) && self.has_any())
+    }
+
+    /// Returns `true` if no number follows that of the last record. Codex 0.171 does not load such a file (2026-11).
+    pub(super) fn is_full(&self) -> bool {
+        self.run.is_none() && self.last.is_some_and(|(ordinal, _)| ordinal == u64::MAX)
     }
 
     /// Returns `true` if the last record has no number.
@@ -135,7 +154,12 @@ impl OrdinalLog {
     }
 }
 
-fn finding(damage: Damage, [line, byte, len]: [u64; 3], lines: Vec<u64>, fix: FixKind) -> SessionFinding {
+fn finding(
+    damage: Damage,
+    [line, byte, len]: [u64; 3],
+    lines: Vec<u64>,
+    (fix, loss): (FixKind, RecordLoss),
+) -> SessionFinding {
     SessionFinding {
         code: SessionCode::Damage(damage),
         line,
@@ -144,5 +168,6 @@ fn finding(damage: Damage, [line, byte, len]: [u64; 3], lines: Vec<u64>, fix: Fi
         id: String::new(),
         lines,
         fix,
+        loss,
     }
 }

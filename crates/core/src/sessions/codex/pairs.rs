@@ -9,7 +9,7 @@ use crate::{
     repair::{self, RepairPolicy},
     sessions::{
         damage::SessionCode,
-        finding::{FixKind, SessionFinding},
+        finding::{FixKind, RecordLoss, SessionFinding},
     },
     wire::{Unreadable, Wire, json::quote_string},
     work,
@@ -236,6 +236,7 @@ impl<'h> PairFaults<'h> {
             id: String::from_utf8_lossy(self.id(item)).into_owned(),
             lines: Vec::new(),
             fix,
+            loss: RecordLoss::Any,
         });
     }
 }

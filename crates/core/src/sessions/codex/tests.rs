@@ -10,6 +10,7 @@ use crate::{
         finding::FixKind,
         log::{LogFacts, SessionLog as _},
         records::read_records,
+        stand_ins::SeededDice,
     },
     work,
 };
@@ -455,6 +456,42 @@ const ROWS: &[CodexRow] = &[
         ..SOUND
     },
     CodexRow {
+        name: "no number on the last record that the client reads",
+        records: &["meta", "~user", "2=half A"],
+        findings: &[("ordinal_missing", 2, Append)],
+        counts: (2, 0),
+        changed: &[(2, "")],
+        appended: &[
+            r#""ordinal":1,"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"Go."}]}}"#,
+        ],
+    },
+    CodexRow {
+        name: "the highest number inside",
+        records: &["meta", "18446744073709551615=user", "2=reply"],
+        counts: (2, 2),
+        ..SOUND
+    },
+    CodexRow {
+        name: "the highest number on the last record",
+        records: &["meta", "user", "18446744073709551615=call A"],
+        findings: &[("unanswered", 3, Told), ("last_ordinal", 3, Told)],
+        counts: (2, 0),
+        ..SOUND
+    },
+    CodexRow {
+        name: "no number behind one that few can follow",
+        records: &["meta", "18446744073709551614=user", "~reply"],
+        findings: &[("ordinal_missing", 3, Told)],
+        counts: (2, 0),
+        ..SOUND
+    },
+    CodexRow {
+        name: "a number beyond the highest one: the client skips the record",
+        records: &["meta", "user", "18446744073709551616=reply"],
+        counts: (1, 1),
+        ..SOUND
+    },
+    CodexRow {
         name: "no number anywhere",
         records: &["~meta", "~user"],
         findings: &[("ordinal_missing", 1, Told)],
@@ -495,17 +532,17 @@ fn rollout(row: &CodexRow) -> Vec<u8> {
     for (at, record) in row.records.iter().enumerate() {
         let (ordinal, name) = match (record.strip_prefix('~'), record.split_once('=')) {
             (Some(name), _) => (None, name),
-            (None, Some((ordinal, name))) => (ordinal.parse().ok(), name),
-            (None, None) => (Some(at), *record),
+            (None, Some((ordinal, name))) => (Some(ordinal.to_owned()), name),
+            (None, None) => (Some(at.to_string()), *record),
         };
-        text.push_str(&record_line(at, ordinal, name, None));
+        text.push_str(&record_line(at, ordinal.as_deref(), name, None));
         text.push('\n');
     }
     text.into_bytes()
 }
 
 /// Writes one record, with another payload if one is given.
-fn record_line(at: usize, ordinal: Option<usize>, name: &str, payload: Option<&str>) -> String {
+fn record_line(at: usize, ordinal: Option<&str>, name: &str, payload: Option<&str>) -> String {
     let known = RECORDS.iter().find(|(known, ..)| *known == name);
     let (_, kind, old) = known.unwrap_or_else(|| panic!("no record is called {name}"));
     let ordinal = ordinal
@@ -579,6 +616,22 @@ fn each_rollout_has_its_findings() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Codex 0.171 skips a record with such a byte, and half of a character (2026-11).
+#[test]
+fn a_record_with_a_byte_that_is_no_utf8_is_not_sent() {
+    let meta = record_line(0, Some("0"), "meta", None) + "\n";
+    let user = |ordinal| record_line(1, ordinal, "user", None);
+    let bad = |text: String| [text.replace("Go.", "").as_bytes(), b"\n"].concat();
+    let mut last = bad(user(Some("2")));
+    let at = last.windows(9).position(|text| text == b"\"text\":\"\"").unwrap() + 8;
+    last.insert(at, 0xff);
+    let text = [meta.as_bytes(), &last].concat();
+    assert_eq!((scan(&text).messages, scan(&text).reachable), (1, 0));
+    // It is not the last one that the client reads.
+    let text = [meta.as_bytes(), user(None).as_bytes(), b"\n", &last].concat();
+    assert_eq!(listed(&scan(&text)), [("ordinal_missing", 2, Append)]);
+}
+
 #[test]
 fn each_mended_rollout_has_its_bytes() {
     for row in ROWS {
@@ -593,7 +646,7 @@ fn each_mended_rollout_has_its_bytes() {
                 Some((_, "")) => String::new(),
                 Some((_, payload)) => {
                     let name = row.records[at].trim_start_matches('~');
-                    record_line(at, Some(at), name, Some(payload))
+                    record_line(at, Some(&at.to_string()), name, Some(payload))
                 }
                 None => was.to_owned(),
             };
@@ -626,21 +679,8 @@ fn a_mended_rollout_has_only_findings_that_are_told() {
     }
 }
 
-/// A generator of numbers: the same for the same seed.
-struct RolloutDice(u64);
-
-impl RolloutDice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % below.max(1)
-    }
-}
-
 /// Writes a rollout of any records in any order, with some of its bytes damaged.
-fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
+fn random_rollout(dice: &mut SeededDice) -> Vec<u8> {
     let mut text = String::new();
     let is_numbered = dice.roll(4) > 0;
     for at in 0..dice.roll(30) {
@@ -654,7 +694,8 @@ fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
             1 => None,
             _ => Some(at),
         };
-        text.push_str(&record_line(at, ordinal.filter(|_| is_numbered), name, None));
+        let ordinal = ordinal.filter(|_| is_numbered).map(|ordinal| ordinal.to_string());
+        text.push_str(&record_line(at, ordinal.as_deref(), name, None));
         text.push_str(["\n", "\r\n", "\n\n"][dice.roll(20).saturating_sub(17)]);
     }
     let mut text = text.into_bytes();
@@ -671,7 +712,7 @@ fn random_rollout(dice: &mut RolloutDice) -> Vec<u8> {
 #[test]
 fn random_rollouts_are_mended_once_and_lose_nothing() {
     for seed in 0..60 {
-        let text = random_rollout(&mut RolloutDice(seed));
+        let text = random_rollout(&mut SeededDice(seed));
         let before = scan(&text);
         let mended = mend(&text);
         let after = scan(&mended);
@@ -703,8 +744,8 @@ fn random_rollouts_are_mended_once_and_lose_nothing() {
 #[test]
 fn the_work_grows_with_the_file() {
     let steps = |name: &str, count: usize| {
-        let records = (0..count).map(|at| record_line(at % 60, Some(at + 1), name, None) + "\n");
-        let text = record_line(0, Some(0), "meta", None) + "\n" + &records.collect::<String>();
+        let records = (0..count).map(|at| record_line(at % 60, Some(&(at + 1).to_string()), name, None) + "\n");
+        let text = record_line(0, Some("0"), "meta", None) + "\n" + &records.collect::<String>();
         work::measure(|| scan(text.as_bytes())).0
     };
     for (name, ..) in RECORDS {

@@ -10,7 +10,7 @@ use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{FixKind, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::{FileLines, SessionRecord},
 };
@@ -109,6 +109,7 @@ impl CopilotLog {
                 id: String::new(),
                 lines: Vec::new(),
                 fix: FixKind::Told,
+                loss: RecordLoss::Any,
             });
         }
     }

@@ -6,7 +6,7 @@ use super::record::{ChainId, QwenRecord, format_id, mark};
 use crate::{
     sessions::{
         damage::{Damage, SessionCode},
-        finding::{FixKind, SessionFinding},
+        finding::{FixKind, RecordLoss, SessionFinding},
     },
     work,
 };
@@ -210,6 +210,7 @@ impl<'r> RecordChain<'r> {
             id: format_id(record.id),
             lines: other.map(|other| self.record(other).line).into_iter().collect(),
             fix: FixKind::Told,
+            loss: RecordLoss::Any,
         }
     }
 }
