@@ -1,7 +1,7 @@
 //! The members by which a record is known: its client, that it is a record at all, and that no other may equal it.
 
-use super::client::SessionClient;
-use crate::{splice::Span, wire::json::Json};
+use super::{client::SessionClient, members::RecordMembers};
+use crate::splice::Span;
 
 /// The client that a record tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,35 +14,6 @@ pub(super) enum RecordOrigin {
     Stray,
 }
 
-/// The members that are looked at, in the order of [`SeenMembers`].
-const NAMES: [&str; 22] = [
-    "type",
-    "sessionId",
-    "uuid",
-    "parentUuid",
-    "message",
-    "payload",
-    "timestamp",
-    "ordinal",
-    "leafUuid",
-    "messageId",
-    "snapshot",
-    "data",
-    "parentId",
-    "cwd",
-    "content",
-    "$set",
-    "role",
-    "messages",
-    "contents",
-    "call_id",
-    "custom_id",
-    "parts",
-];
-
-/// The values of these members.
-type SeenMembers = [Option<Span>; NAMES.len()];
-
 /// One row: a record of these types and members is of this client.
 struct OriginMark {
     origin: RecordOrigin,
@@ -52,6 +23,28 @@ struct OriginMark {
     members: &'static [&'static str],
     /// A member of `message`, if one is needed.
     in_message: Option<&'static str>,
+    /// Members that parts of records do not have together. None if such a record cannot be told from a part.
+    alone: &'static [&'static str],
+    /// Members, any of which no two records have alike, unless one repeats the other.
+    identity: &'static [&'static str],
+    /// Members of `payload` of the same meaning.
+    identity_in_payload: &'static [&'static str],
+}
+
+impl OriginMark {
+    /// Sets the members that parts of records do not have together.
+    const fn alone(self, alone: &'static [&'static str]) -> Self {
+        Self { alone, ..self }
+    }
+
+    /// Sets the members that no two records have alike: of the record, and of its `payload`.
+    const fn known_by(self, identity: &'static [&'static str], in_payload: &'static [&'static str]) -> Self {
+        Self {
+            identity,
+            identity_in_payload: in_payload,
+            ..self
+        }
+    }
 }
 
 const CLAUDE_CODE: RecordOrigin = RecordOrigin::Known(SessionClient::ClaudeCode);
@@ -70,6 +63,9 @@ const fn mark(
         types,
         members,
         in_message,
+        alone: &[],
+        identity: &[],
+        identity_in_payload: &[],
     }
 }
 
@@ -87,21 +83,27 @@ const ORIGINS: &[OriginMark] = &[
         &["user", "assistant"],
         &["message", "sessionId", "uuid"],
         Some("content"),
-    ),
+    )
+    .alone(&["sessionId"])
+    // A client repeats titles and modes, and two equal messages may have been copied in the same millisecond.
+    .known_by(&["uuid"], &[]),
     // Of some forks' records the session is the name of the file.
     mark(
         CLAUDE_CODE,
         &["user", "assistant"],
         &["message", "parentUuid", "uuid"],
         Some("content"),
-    ),
+    )
+    .alone(&["message", "parentUuid", "uuid"])
+    .known_by(&["uuid"], &[]),
     mark(
         CLAUDE_CODE,
         &["file-history-snapshot"],
         &["messageId", "snapshot"],
         None,
-    ),
-    mark(CLAUDE_CODE, &["summary"], &["leafUuid"], None),
+    )
+    .alone(&["messageId", "snapshot"]),
+    mark(CLAUDE_CODE, &["summary"], &["leafUuid"], None).alone(&["leafUuid"]),
     mark(
         CLAUDE_CODE,
         &[
@@ -120,7 +122,8 @@ const ORIGINS: &[OriginMark] = &[
         ],
         &["sessionId"],
         None,
-    ),
+    )
+    .alone(&["sessionId"]),
     mark(
         CODEX,
         &[
@@ -132,7 +135,9 @@ const ORIGINS: &[OriginMark] = &[
         ],
         &["payload", "timestamp"],
         None,
-    ),
+    )
+    .alone(&["payload", "timestamp"])
+    .known_by(&["ordinal"], &["call_id", "id"]),
     mark(
         COPILOT,
         &[
@@ -144,7 +149,9 @@ const ORIGINS: &[OriginMark] = &[
         ],
         &["data"],
         None,
-    ),
+    )
+    .alone(&["data", "parentId", "timestamp"])
+    .known_by(&["parentId"], &[]),
     // pi.
     mark(RecordOrigin::Foreign, &["session"], &["cwd"], None),
     mark(RecordOrigin::Foreign, &["message"], &["message", "parentId"], None),
@@ -176,60 +183,44 @@ const ORIGINS: &[OriginMark] = &[
 ];
 
 /// Returns the client that a record tells of. `None` if any client may have written it.
-pub(super) fn find_origin(record: &[u8]) -> Option<RecordOrigin> {
-    let (json, seen) = look_at(record)?;
-    let kind = seen_member(&seen, "type").map_or_else(Default::default, |value| json.decode_string(value));
+pub(super) fn find_origin(record: &RecordMembers<'_>) -> Option<RecordOrigin> {
+    let kind = record.get("type");
+    let kind = kind.map_or_else(Default::default, |kind| record.json.decode_string(kind));
     let fits = |row: &&OriginMark| {
         row.types.iter().any(|name| name.as_bytes() == &*kind)
-            && row.members.iter().all(|name| seen_member(&seen, name).is_some())
-            && row.in_message.is_none_or(|name| {
-                let message = seen_member(&seen, "message");
-                message.is_some_and(|message| json.member(message, name).is_some())
-            })
+            && row.members.iter().all(|name| record.get(name).is_some())
+            && row.in_message.is_none_or(|name| record.in_message(name).is_some())
     };
     ORIGINS.iter().find(fits).map(|row| row.origin)
 }
 
 /// Returns `true` if an object in damaged text is a record of its own, and no part of another one.
 pub(super) fn is_like_record(object: &[u8]) -> bool {
-    /// Members that parts of records do not have together.
-    const MARKS: [&[&str]; 5] = [
-        &["sessionId"],
-        &["payload", "timestamp"],
-        &["leafUuid"],
-        &["messageId", "snapshot"],
-        &["data", "parentId", "timestamp"],
-    ];
-    look_at(object).is_some_and(|(_, seen)| {
-        let has = |name: &&str| seen_member(&seen, name).is_some();
-        has(&"type") && MARKS.iter().any(|marks| marks.iter().all(has))
-    })
+    let record = RecordMembers::read(object);
+    let has = |name: &&str| record.get(name).is_some();
+    has(&"type")
+        && ORIGINS
+            .iter()
+            .any(|row| !row.alone.is_empty() && row.alone.iter().all(has))
 }
 
 /// Returns `true` if an object has a type, as records have.
 pub(super) fn has_type(object: &[u8]) -> bool {
-    look_at(object).is_some_and(|(_, seen)| seen_member(&seen, "type").is_some())
+    RecordMembers::read(object).get("type").is_some()
 }
 
-/// Returns `true` if no client writes two such records with the same bytes on purpose.
-pub(super) fn has_identity(record: &[u8]) -> bool {
-    look_at(record).is_some_and(|(json, seen)| {
-        // A client repeats titles and modes, and two equal messages may have been copied in the same millisecond.
-        let has = |name| seen_member(&seen, name).is_some();
-        let own = has("uuid") || has("ordinal") || (has("parentId") && has("data"));
-        let payload = seen_member(&seen, "payload");
-        own || payload.is_some_and(|payload| json.members(payload, ["call_id", "id"]).iter().any(Option::is_some))
-    })
-}
-
-fn look_at(record: &[u8]) -> Option<(Json<'_>, SeenMembers)> {
-    let json = Json::new(record);
-    Some((json, json.members(json.root_span().ok()?, NAMES)))
-}
-
-fn seen_member(seen: &SeenMembers, name: &str) -> Option<Span> {
-    let place = NAMES.iter().position(|known| *known == name)?;
-    seen.get(place).copied().flatten()
+/// Returns the member by which no client writes two such records with the same bytes on purpose. `None` if it has none.
+pub(super) fn identity_of(record: &RecordMembers<'_>) -> Option<Span> {
+    let own = |row: &OriginMark| row.identity.iter().find_map(|name| record.get(name));
+    if let Some(found) = ORIGINS.iter().find_map(own) {
+        return Some(found);
+    }
+    let payload = record.get("payload")?;
+    let inside = |row: &OriginMark| {
+        let mut names = row.identity_in_payload.iter();
+        names.find_map(|name| record.json.member(payload, name))
+    };
+    ORIGINS.iter().find_map(inside)
 }
 
 #[cfg(test)]
@@ -286,7 +277,7 @@ mod tests {
             (r#"{"$set":{"lastUpdated":"t"}}"#, foreign),
             ("{}", None),
         ] {
-            assert_eq!(find_origin(record.as_bytes()), wanted, "{record}");
+            assert_eq!(find_origin(&RecordMembers::read(record.as_bytes())), wanted, "{record}");
         }
     }
 

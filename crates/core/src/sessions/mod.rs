@@ -7,14 +7,17 @@
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 //! Sessions of some clients are only read: [`SessionClient::is_mended`].
 
+mod block_list;
 mod call_pairs;
 pub mod client;
 pub mod damage;
 pub mod edits;
 mod file_edits;
 pub mod finding;
+pub mod holes;
 mod log;
 mod marks;
+mod members;
 mod object_scan;
 pub mod overlay;
 pub mod plan;
@@ -41,7 +44,8 @@ pub use client::{ClientVersion, SessionClient};
 pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, RecordLoss, SessionFinding};
+pub use holes::SkipHoles;
 pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};
-pub use scan::{NotRead, SessionReport, scan_session, scan_session_of};
+pub use scan::{NotRead, SessionReport, scan_session, scan_session_of, scan_sparse_session};
 pub use severity::{MEASURED, Measured, Severity, find_effect, severity_of};

@@ -169,6 +169,7 @@ mod tests {
         damage::Damage,
         log::SessionLog,
         marks::find_origin,
+        members::RecordMembers,
         records::read_records,
         seed,
         stand_ins::{SeededDice, StandInLog, count_record, find_lost_parent},
@@ -430,7 +431,9 @@ mod tests {
             given.push((record.byte, record.text.to_vec(), record.is_skipped));
         });
         let Ok(edits) = plan_text(&text) else {
-            let is_one = given.iter().any(|(_, text, _)| find_origin(text).is_some());
+            let is_one = given
+                .iter()
+                .any(|(_, text, _)| find_origin(&RecordMembers::read(text)).is_some());
             assert!(!is_one, "{name}: {:?}", plan_text(&text));
             return;
         };

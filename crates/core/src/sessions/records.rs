@@ -10,6 +10,9 @@ use memchr::memmem::Finder;
 use super::{
     damage::{Damage, SessionCode},
     finding::{FixKind, RecordLoss, SessionFinding},
+    holes::{SkipHoles, WithoutHoles},
+    marks::identity_of,
+    members::RecordMembers,
     object_scan::{ObjectScan, ScanEnd},
     repeats::{RecordPlace, SeenRecords, Sighting},
     splices::{NextRecord, SearchBudget, find_next_record},
@@ -47,6 +50,10 @@ pub struct SessionRecord<'a> {
     pub is_skipped: bool,
     /// `true` if its line has a byte that is no UTF-8. In `text` such bytes are replaced.
     pub has_bad_bytes: bool,
+    /// `true` if a text in it has half of a character.
+    pub has_lone_surrogate: bool,
+    /// Its members.
+    pub(super) members: RecordMembers<'a>,
 }
 
 /// The facts about the lines of a file.
@@ -72,7 +79,7 @@ pub struct FileLines {
 ///
 /// Those of `input`.
 pub fn read_records(input: impl Read, mut each: impl FnMut(SessionRecord<'_>)) -> io::Result<FileLines> {
-    let mut reader = PieceReader::new(input);
+    let mut reader = PieceReader::new(WithoutHoles(input));
     while reader.read_piece(&mut each)? {}
     Ok(reader.into_lines())
 }
@@ -121,6 +128,8 @@ struct OpenRecord {
 #[derive(Debug)]
 pub(super) struct PieceReader<R> {
     input: BufReader<R>,
+    /// Bytes of a hole that is passed, and not yet noted.
+    hole: u64,
     file: FileLines,
     /// The present line, after those of the open record.
     text: Vec<u8>,
@@ -145,11 +154,12 @@ pub(super) struct PieceReader<R> {
 
 type EachRecord<'e> = dyn FnMut(SessionRecord<'_>) + 'e;
 
-impl<R: Read> PieceReader<R> {
+impl<R: SkipHoles> PieceReader<R> {
     /// Creates a reader at the first byte of a file.
     pub(super) fn new(input: R) -> Self {
         Self {
             input: BufReader::with_capacity(CHUNK, input),
+            hole: 0,
             file: FileLines::default(),
             text: Vec::new(),
             base: 0,
@@ -191,6 +201,9 @@ impl<R: Read> PieceReader<R> {
     /// Reads bytes into the buffer up to the end of a piece.
     fn fill_text(&mut self) -> io::Result<PieceEnd> {
         loop {
+            if let Some(end) = self.pass_hole()? {
+                return Ok(end);
+            }
             let chunk = match self.input.fill_buf() {
                 Ok(chunk) => chunk,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -206,7 +219,7 @@ impl<R: Read> PieceReader<R> {
                 }
                 let nuls = chunk.iter().take_while(|byte| **byte == 0).count();
                 work::count_bytes(nuls);
-                note_nuls(&mut self.state, self.file.bytes, nuls);
+                note_nuls(&mut self.state, self.file.bytes, nuls as u64);
                 self.pass(nuls);
                 continue;
             }
@@ -230,6 +243,47 @@ impl<R: Read> PieceReader<R> {
         }
     }
 
+    /// Passes a hole at the present place as the run of NUL bytes that it is. Returns the end of the piece, if it ends one.
+    fn pass_hole(&mut self) -> io::Result<Option<PieceEnd>> {
+        if self.hole == 0 && self.input.buffer().is_empty() {
+            self.hole = self.input.get_mut().skip_hole()?;
+        }
+        if self.hole == 0 {
+            return Ok(None);
+        }
+        if self.text.len() == self.piece {
+            // The lines of an open record have no gap between them.
+            if self.open.is_some() {
+                return Ok(Some(PieceEnd::Buffer));
+            }
+            self.note_hole(self.file.bytes);
+            return Ok(None);
+        }
+        let piece = self.text.get(self.piece..).unwrap_or_default();
+        let nuls = piece.iter().rev().take_while(|byte| **byte == 0).count();
+        work::count_bytes(nuls);
+        if (nuls as u64).saturating_add(self.hole) < NUL_RUN as u64 {
+            // A short one stays in the line.
+            if self.hole > RECORD_BYTES_MAX.saturating_sub(self.text.len()) as u64 {
+                return Ok(Some(PieceEnd::Buffer));
+            }
+            let zeros = usize::try_from(std::mem::take(&mut self.hole)).unwrap_or_default();
+            self.text.resize(self.text.len().saturating_add(zeros), 0);
+            self.file.bytes = self.file.bytes.saturating_add(zeros as u64);
+            return Ok(None);
+        }
+        self.text.truncate(self.text.len().saturating_sub(nuls));
+        self.note_hole(self.file.bytes.saturating_sub(nuls as u64));
+        Ok(Some(PieceEnd::NulRun))
+    }
+
+    /// Notes the NUL bytes from `start` to the end of the hole.
+    fn note_hole(&mut self, start: u64) {
+        self.file.bytes = self.file.bytes.saturating_add(self.hole);
+        self.hole = 0;
+        note_nuls(&mut self.state, start, self.file.bytes.saturating_sub(start));
+    }
+
     fn pass(&mut self, bytes: usize) {
         self.input.consume(bytes);
         self.file.bytes = self.file.bytes.saturating_add(bytes as u64);
@@ -243,7 +297,11 @@ impl<R: Read> PieceReader<R> {
         if nuls < NUL_RUN {
             return false;
         }
-        note_nuls(&mut self.state, self.file.bytes.saturating_sub(nuls as u64), nuls);
+        note_nuls(
+            &mut self.state,
+            self.file.bytes.saturating_sub(nuls as u64),
+            nuls as u64,
+        );
         self.text.truncate(self.text.len().saturating_sub(nuls));
         true
     }
@@ -255,6 +313,10 @@ impl<R: Read> PieceReader<R> {
         self.piece = 0;
         let mut is_done = false;
         while !is_done {
+            if self.input.buffer().is_empty() {
+                let hole = std::mem::take(&mut self.hole).saturating_add(self.input.get_mut().skip_hole()?);
+                self.file.bytes = self.file.bytes.saturating_add(hole);
+            }
             let chunk = match self.input.fill_buf() {
                 Ok(chunk) => chunk,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -492,7 +554,12 @@ impl<R: Read> PieceReader<R> {
     fn give_record(&mut self, text: &[u8], line: u64, byte: u64, is_skipped: bool, each: &mut EachRecord<'_>) {
         let len = text.len() as u64;
         let end = byte.saturating_add(len);
-        match self.seen.note(text, RecordPlace { line, byte, len }, is_skipped) {
+        let members = RecordMembers::read(text);
+        let place = RecordPlace { line, byte, len };
+        let sighting = identity_of(&members).map_or(Sighting::New, |identity| {
+            self.seen.note(text, members.json.bytes(identity), place, is_skipped)
+        });
+        match sighting {
             Sighting::New => {}
             Sighting::Repeats => {
                 self.add_finding(Damage::RepeatedRecord, line, byte..end, FixKind::InPlace);
@@ -503,7 +570,8 @@ impl<R: Read> PieceReader<R> {
                 self.add_finding(Damage::RepeatedRecord, earlier.line, span, FixKind::InPlace);
             }
         }
-        if let Some(span) = self.lone_surrogates(text) {
+        let surrogates = self.lone_surrogates(text);
+        if let Some(span) = &surrogates {
             let span = byte.saturating_add(span.start as u64)..byte.saturating_add(span.end as u64);
             self.add_finding(Damage::LoneSurrogate, line, span, FixKind::InPlace);
         }
@@ -522,6 +590,8 @@ impl<R: Read> PieceReader<R> {
             text,
             is_skipped,
             has_bad_bytes: self.state.has_bad_bytes,
+            has_lone_surrogate: surrogates.is_some(),
+            members,
         });
     }
 
@@ -547,7 +617,7 @@ impl<R: Read> PieceReader<R> {
         work::count_bytes(text.len());
         if let (Some(first), Some(last)) = (memchr::memchr(0, text), memchr::memrchr(0, text)) {
             let nuls = last.saturating_add(1).saturating_sub(first);
-            note_nuls(&mut self.state, base.saturating_add(first as u64), nuls);
+            note_nuls(&mut self.state, base.saturating_add(first as u64), nuls as u64);
             text.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
         }
         let mut bad: Option<Range<usize>> = None;
@@ -643,8 +713,8 @@ impl<R: Read> PieceReader<R> {
 }
 
 /// Notes a run of NUL bytes on a line.
-fn note_nuls(state: &mut LineState, start: u64, len: usize) {
-    let end = start.saturating_add(len as u64);
+fn note_nuls(state: &mut LineState, start: u64, len: u64) {
+    let end = start.saturating_add(len);
     state.nuls = Some(state.nuls.take().map_or(start..end, |nuls| nuls.start..end));
 }
 

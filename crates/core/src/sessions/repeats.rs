@@ -1,12 +1,19 @@
 //! The records that were seen, by their hashes, to find the ones that stand there twice.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+};
 
-use super::marks::has_identity;
-use crate::digest::DigestHashBuilder;
+use crate::{digest::DigestHashBuilder, work};
 
-/// The hash of a record: long enough that no two different ones have the same, even if one is chosen for it.
-type RecordHash = [u8; 16];
+/// The hash of a record, and that of its length and of the member that no two records have alike.
+///
+/// Nobody can choose two records with one hash, since the keys are random ones.
+type RecordHash = [u8; 12];
+
+/// The sets of hashes: one grows at a time, so that there is never room for twice as many of all.
+const SHARDS: usize = 16;
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,35 +40,53 @@ pub(super) enum Sighting {
 /// The hashes of the records so far.
 #[derive(Debug, Default)]
 pub(super) struct SeenRecords {
-    read: HashSet<RecordHash, DigestHashBuilder>,
+    keys: RandomState,
+    read: [HashSet<RecordHash, DigestHashBuilder>; SHARDS],
     skipped: HashMap<RecordHash, RecordPlace, DigestHashBuilder>,
 }
 
 impl SeenRecords {
-    /// Notes a record, which the client reads or skips.
-    pub(super) fn note(&mut self, record: &[u8], place: RecordPlace, is_skipped: bool) -> Sighting {
-        let digest: [u8; 32] = blake3::hash(record).into();
-        let Some(&hash) = digest.first_chunk::<16>() else {
+    /// Notes a record, which the client reads or skips. `identity` is the member by which no two records are alike.
+    pub(super) fn note(&mut self, record: &[u8], identity: &[u8], place: RecordPlace, is_skipped: bool) -> Sighting {
+        let hash = self.hash_record(record, identity);
+        let earlier = self.skipped.get(&hash).copied();
+        let shard = usize::from(hash.first().copied().unwrap_or_default()) % SHARDS;
+        let Some(read) = self.read.get_mut(shard) else {
             return Sighting::New;
         };
-        let earlier = self.skipped.get(&hash).copied();
-        let is_known = self.read.contains(&hash) || earlier.is_some();
-        if !is_known || !has_identity(record) {
-            if is_skipped {
-                self.skipped.insert(hash, place);
-            } else {
-                self.read.insert(hash);
-            }
-            return Sighting::New;
-        }
         match earlier {
             // The line that the client reads stays as it is.
             Some(earlier) if !is_skipped => {
                 self.skipped.remove(&hash);
-                self.read.insert(hash);
+                read.insert(hash);
                 Sighting::Replaces(earlier)
             }
-            _ => Sighting::Repeats,
+            Some(_) => Sighting::Repeats,
+            None if is_skipped => {
+                if read.contains(&hash) {
+                    return Sighting::Repeats;
+                }
+                self.skipped.insert(hash, place);
+                Sighting::New
+            }
+            None if read.insert(hash) => Sighting::New,
+            None => Sighting::Repeats,
         }
+    }
+
+    fn hash_record(&self, record: &[u8], identity: &[u8]) -> RecordHash {
+        work::count_bytes(record.len());
+        let (mut whole, mut own) = (self.keys.build_hasher(), self.keys.build_hasher());
+        whole.write(record);
+        own.write(identity);
+        own.write_usize(record.len());
+        let mut hash = RecordHash::default();
+        let bytes = whole
+            .finish()
+            .to_le_bytes()
+            .into_iter()
+            .chain(own.finish().to_le_bytes());
+        hash.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = byte);
+        hash
     }
 }

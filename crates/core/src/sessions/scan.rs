@@ -9,6 +9,7 @@ use super::{
     copilot::CopilotLog,
     damage::{Damage, SessionCode},
     finding::{FixKind, RecordLoss, SessionFinding},
+    holes::{SkipHoles, WithoutHoles},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
     qwen_code::QwenLog,
@@ -113,13 +114,32 @@ pub fn scan_session_of(client: SessionClient, input: &mut impl Read) -> io::Resu
     scan_with(LOGS, Some(client), input)
 }
 
+/// Reads a session file as [`scan_session_of`] does, if `place` is known, and passes its holes.
+///
+/// # Errors
+///
+/// Those of `input`.
+pub fn scan_sparse_session(
+    place: Option<SessionClient>,
+    input: &mut impl SkipHoles,
+) -> io::Result<Result<SessionReport, NotRead>> {
+    scan_pieces(LOGS, place, PieceReader::new(input))
+}
+
 /// Reads a session file with the readers of `logs`.
 pub(super) fn scan_with(
     logs: &'static [LogRow],
     place: Option<SessionClient>,
     input: &mut impl Read,
 ) -> io::Result<Result<SessionReport, NotRead>> {
-    let mut reader = PieceReader::new(input);
+    scan_pieces(logs, place, PieceReader::new(WithoutHoles(input)))
+}
+
+fn scan_pieces(
+    logs: &'static [LogRow],
+    place: Option<SessionClient>,
+    mut reader: PieceReader<impl SkipHoles>,
+) -> io::Result<Result<SessionReport, NotRead>> {
     let mut scan = SessionScan {
         logs: logs.iter().map(|row| (row.client, (row.new_log)())).collect(),
         client: None,
@@ -146,7 +166,7 @@ struct SessionScan {
 
 impl SessionScan {
     fn add(&mut self, record: &SessionRecord<'_>) {
-        match find_origin(record.text) {
+        match find_origin(&record.members) {
             Some(RecordOrigin::Known(client)) if self.client.is_none() => {
                 self.client = Some(client);
                 self.logs.retain(|(known, _)| *known == client);

@@ -104,11 +104,16 @@ mod tests {
             ),
             ("lt\"}", true),
         ] {
-            let record = r#"{"type":"assistant","sessionId":"s"}"#;
-            let text = format!("{fragment}{record}");
-            assert_eq!(find_in(&text) == NextRecord::At(fragment.len()), wanted, "{text}");
-            // A second fragment behind it changes nothing.
-            assert_eq!(find_in(&(text.clone() + fragment)), find_in(&text), "{text}");
+            for record in [
+                r#"{"type":"assistant","sessionId":"s"}"#,
+                // Some forks write no session.
+                r#"{"type":"assistant","parentUuid":null,"uuid":"a","message":{"content":[]}}"#,
+            ] {
+                let text = format!("{fragment}{record}");
+                assert_eq!(find_in(&text) == NextRecord::At(fragment.len()), wanted, "{text}");
+                // A second fragment behind it changes nothing.
+                assert_eq!(find_in(&(text.clone() + fragment)), find_in(&text), "{text}");
+            }
             assert_eq!(find_in(fragment), NextRecord::Nowhere, "{fragment}");
         }
         // Without members that only records have, the place of the break decides.

@@ -2,6 +2,8 @@
 
 use std::hash::Hasher as _;
 
+use crate::{sessions::block_list::BlockList, work};
+
 /// The id of a record: the bytes of its uuid, or a hash of another id. All zero if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LinkId([u8; 16]);
@@ -95,6 +97,18 @@ pub(super) fn hash_bytes<'b>(texts: impl IntoIterator<Item = &'b [u8]>) -> u64 {
     hash.finish().max(1)
 }
 
+/// A hash of six bytes, for comparisons of few records.
+pub(super) type ShortHash = [u8; 6];
+
+/// Hashes bytes for comparisons of few records inside one file.
+pub(super) fn short_hash<'b>(texts: impl IntoIterator<Item = &'b [u8]>) -> ShortHash {
+    hash_bytes(texts)
+        .to_le_bytes()
+        .first_chunk()
+        .copied()
+        .unwrap_or_default()
+}
+
 /// The marks of a record.
 pub(super) mod mark {
     /// A message of a conversation.
@@ -117,6 +131,8 @@ pub(super) mod mark {
     pub(in super::super) const REAL_PARENT: u16 = 1 << 8;
     /// A copy of another record with the same id.
     pub(in super::super) const COPY: u16 = 1 << 9;
+    /// Another record has the same id.
+    pub(in super::super) const NAMESAKE: u16 = 1 << 10;
 }
 
 /// The facts about one record.
@@ -133,7 +149,7 @@ pub(super) struct RecordEntry {
     /// Hash of the answer's id, which all its records share. Zero if there is none.
     pub(super) message: u64,
     /// Hash of parent and message, to tell copies from other records.
-    pub(super) content: u64,
+    pub(super) content: ShortHash,
     /// Number of the parts of all records before it.
     pub(super) parts: u32,
     /// Its length in bytes.
@@ -185,7 +201,7 @@ pub(super) enum InputShape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartEntry {
     /// Offset of the id's text among all ids.
-    id_at: u64,
+    id_at: u32,
     /// Hash of the id. Zero if it has none.
     pub(super) id: u64,
     /// Offset of the block in its record.
@@ -204,50 +220,40 @@ pub(super) struct PartEntry {
 /// Longest id whose text is kept.
 const ID_BYTES_MAX: usize = 200;
 
-/// Records in a block of the list. One block at a time is allocated, so that memory follows the number of records.
-const BLOCK_RECORDS: usize = 4096;
+/// Parts among which the call of a result is looked for, so that its id is kept once.
+const NEAR_PARTS: u32 = 16;
 
 /// The records of a file, in its order.
 #[derive(Debug, Default)]
 pub(super) struct EntryList {
-    blocks: Vec<Vec<RecordEntry>>,
-    parts: Vec<PartEntry>,
-    ids: Vec<u8>,
+    records: BlockList<RecordEntry>,
+    parts: BlockList<PartEntry>,
+    ids: BlockList<u8>,
 }
 
 impl EntryList {
     /// Returns the number of records.
     pub(super) fn count(&self) -> u32 {
-        let last = self.blocks.last().map_or(0, Vec::len);
-        let full = self.blocks.len().saturating_sub(1).saturating_mul(BLOCK_RECORDS);
-        u32::try_from(full.saturating_add(last)).unwrap_or(u32::MAX)
+        u32::try_from(self.records.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns a record. One without marks if there is none at that place.
     pub(super) fn entry(&self, index: u32) -> RecordEntry {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let block = self.blocks.get(index / BLOCK_RECORDS);
-        let entry = block.and_then(|block| block.get(index % BLOCK_RECORDS));
-        entry.copied().unwrap_or_default()
+        self.records.get(index).unwrap_or_default()
     }
 
     /// Adds marks to a record.
     pub(super) fn add_marks(&mut self, index: u32, marks: u16) {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let block = self.blocks.get_mut(index / BLOCK_RECORDS);
-        if let Some(entry) = block.and_then(|block| block.get_mut(index % BLOCK_RECORDS)) {
+        if let Some(entry) = self.records.get_mut(index) {
             entry.marks |= marks;
         }
     }
 
     /// Adds a record. Its parts must have been added before, from `parts` on.
     pub(super) fn push(&mut self, entry: RecordEntry) {
-        if self.blocks.last().is_none_or(|block| block.len() >= BLOCK_RECORDS) {
-            self.blocks.push(Vec::with_capacity(BLOCK_RECORDS));
-        }
-        if let Some(block) = self.blocks.last_mut() {
-            block.push(entry);
-        }
+        self.records.push(entry);
     }
 
     /// Returns the number of parts so far.
@@ -258,18 +264,37 @@ impl EntryList {
     /// Adds a part of the next record.
     pub(super) fn push_part(&mut self, sort: PartSort, id: &[u8], at: u32, len: u32, fits: bool) {
         let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let kept = id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default();
+        let hash = if id.is_empty() { 0 } else { hash_bytes([id]) };
+        let (id_at, id_len) = self.keep_id(hash, id);
         self.parts.push(PartEntry {
-            id_at: self.ids.len() as u64,
-            id: if id.is_empty() { 0 } else { hash_bytes([id]) },
+            id_at,
+            id: hash,
             at,
             len,
-            id_len: u8::try_from(kept.len()).unwrap_or(u8::MAX),
+            id_len,
             is_legal_id: !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(is_letter),
             fits,
             sort,
         });
-        self.ids.extend_from_slice(kept);
+    }
+
+    /// Keeps the text of an id. Returns its place among all ids, and its length.
+    fn keep_id(&mut self, hash: u64, id: &[u8]) -> (u32, u8) {
+        let kept = id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default();
+        let count = self.part_count();
+        let near = (count.saturating_sub(NEAR_PARTS)..count).rev();
+        work::count(1);
+        if let Some(part) = near.filter_map(|number| self.part(number)).find(|part| part.id == hash) {
+            return (part.id_at, part.id_len);
+        }
+        // Ids of more than 4 GiB have no text. They are judged by their hashes.
+        match (u32::try_from(self.ids.len()), u8::try_from(kept.len())) {
+            (Ok(start), Ok(len)) => {
+                kept.iter().for_each(|byte| self.ids.push(*byte));
+                (start, len)
+            }
+            _ => (0, 0),
+        }
     }
 
     /// Returns the numbers of a record's parts.
@@ -286,7 +311,7 @@ impl EntryList {
 
     /// Returns a part by its number.
     pub(super) fn part(&self, number: u32) -> Option<PartEntry> {
-        self.parts.get(usize::try_from(number).ok()?).copied()
+        self.parts.get(usize::try_from(number).ok()?)
     }
 
     /// Returns the parts of a record.
@@ -297,8 +322,8 @@ impl EntryList {
     /// Returns the id of a part as text.
     pub(super) fn id_text(&self, part: &PartEntry) -> String {
         let start = usize::try_from(part.id_at).unwrap_or(usize::MAX);
-        let text = self.ids.get(start..start.saturating_add(usize::from(part.id_len)));
-        String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+        let text: Vec<u8> = self.ids.iter_from(start).take(usize::from(part.id_len)).collect();
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 
@@ -309,8 +334,8 @@ mod tests {
     /// Tools measure sessions by the gigabyte, so a record must stay small.
     #[test]
     fn a_record_takes_few_bytes() {
-        assert!(size_of::<RecordEntry>() <= 80, "{}", size_of::<RecordEntry>());
-        assert!(size_of::<PartEntry>() <= 32, "{}", size_of::<PartEntry>());
+        assert!(size_of::<RecordEntry>() <= 72, "{}", size_of::<RecordEntry>());
+        assert!(size_of::<PartEntry>() <= 24, "{}", size_of::<PartEntry>());
     }
 
     #[test]

@@ -113,7 +113,12 @@ impl LinkIndex {
 
     /// Returns the first and the last of the records with the id of another one. [`NONE`] for records without an id.
     pub(super) fn namesakes(&self, list: &EntryList, index: u32) -> (u32, u32) {
-        let named = self.of_uuid(list, list.entry(index).uuid);
+        let entry = list.entry(index);
+        // Nearly all ids are those of one record.
+        if !entry.has(mark::NAMESAKE) && !entry.uuid.is_none() {
+            return (index, index);
+        }
+        let named = self.of_uuid(list, entry.uuid);
         let (first, last) = (named.first(), named.last());
         (first.copied().unwrap_or(NONE), last.copied().unwrap_or(NONE))
     }
@@ -134,6 +139,12 @@ impl LinkIndex {
     }
 
     fn find_parent(&self, list: &EntryList, child: u32) -> u32 {
+        // Nearly all records follow the one before them in the file.
+        let before = child.checked_sub(1).unwrap_or(NONE);
+        let (above, parent) = (list.entry(before), list.entry(child).parent);
+        if !parent.is_none() && above.uuid == parent && !above.has(mark::NAMESAKE) {
+            return before;
+        }
         self.find_near(list, list.entry(child).parent, child)
     }
 }
@@ -165,6 +176,7 @@ fn mark_group(list: &mut EntryList, group: &[u32]) {
         .copied()
         .partition(|index| list.entry(*index).has(mark::SKIPPED));
     for index in read.into_iter().chain(skipped) {
+        list.add_marks(index, mark::NAMESAKE);
         if !seen.insert(list.entry(index).content) {
             list.add_marks(index, mark::COPY);
         }

@@ -51,7 +51,11 @@ impl QuotedBlock {
 
 /// Returns the text that quotes the result at `block`. `None` if it does not fit there, or cannot be quoted as it stands.
 pub(super) fn quote_orphan(json: Json<'_>, block: Span) -> Option<QuotedBlock> {
-    let content = json.member(block, "content");
+    quote_content(json, block, json.member(block, "content"))
+}
+
+/// Returns the text that quotes the result at `block` with this content, as [`quote_orphan`] does.
+pub(super) fn quote_content(json: Json<'_>, block: Span, content: Option<Span>) -> Option<QuotedBlock> {
     // A tool's text must not pass for a mark, and the space that would tell them apart has no place.
     if content.is_some_and(|content| memchr::memmem::find(json.bytes(content), MARK_START).is_some()) {
         return None;
@@ -83,9 +87,8 @@ pub(super) fn quote_orphan(json: Json<'_>, block: Span) -> Option<QuotedBlock> {
     quoted.find(|quoted| quoted.fits_in(block))
 }
 
-/// Returns the form of the input of the call at `block`.
-pub(super) fn input_form(json: Json<'_>, block: Span) -> InputShape {
-    let [name, input] = json.members(block, ["name", "input"]);
+/// Returns the form of the input of a call, which has this name.
+pub(super) fn input_form(json: Json<'_>, name: Option<Span>, input: Option<Span>) -> InputShape {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     match input.map(|input| json.kind(input)) {
         None | Some(JsonKind::Null) => return InputShape::Empty,

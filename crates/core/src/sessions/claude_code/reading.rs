@@ -1,12 +1,12 @@
 //! The reader of one record.
 
 use super::{
-    entry::{EntryList, InputShape, LinkId, PartSort, RecordEntry, hash_bytes, mark},
-    quoted::{input_form, mended_input, quote_orphan},
+    entry::{EntryList, InputShape, LinkId, PartSort, RecordEntry, hash_bytes, mark, short_hash},
+    quoted::{input_form, mended_input, quote_content},
 };
 use crate::{
     conversation::lost_results::{LOST_BYTES_MAX, is_lost, may_be_lost},
-    sessions::{client::ClientVersion, records::SessionRecord},
+    sessions::{client::ClientVersion, members::RecordMembers, records::SessionRecord},
     splice::Span,
     wire::{
         cannot_be_anthropics,
@@ -53,39 +53,24 @@ pub(super) struct ReadLog {
     pub(super) session: Option<String>,
 }
 
-/// Names of the members that are read.
-const MEMBERS: [&str; 11] = [
-    "type",
-    "subtype",
-    "uuid",
-    "parentUuid",
-    "isSidechain",
-    "isApiErrorMessage",
-    "message",
-    "sessionId",
-    "version",
-    "leafUuid",
-    "compactMetadata",
-];
+/// Names of the members of a block that are read.
+const BLOCK_MEMBERS: [&str; 7] = ["type", "id", "tool_use_id", "name", "input", "content", "signature"];
 
 impl ReadLog {
     /// Reads a record.
     pub(super) fn add_record(&mut self, record: &SessionRecord<'_>) {
-        let json = Json::new(record.text);
-        let root = Span::new(0, record.text.len());
-        let [
-            kind,
-            subtype,
-            uuid,
-            parent,
-            sidechain,
-            shown,
-            message,
-            session,
-            version,
-            leaf,
-            compaction,
-        ] = json.members(root, MEMBERS);
+        let (json, members) = (record.members.json, &record.members);
+        let [kind, subtype, uuid, parent, sidechain, shown] = [
+            "type",
+            "subtype",
+            "uuid",
+            "parentUuid",
+            "isSidechain",
+            "isApiErrorMessage",
+        ]
+        .map(|name| members.get(name));
+        let [message, session, version, leaf, compaction] =
+            ["message", "sessionId", "version", "leafUuid", "compactMetadata"].map(|name| members.get(name));
         let text = |value: Option<Span>| value.map(|value| json.decode_string(value)).unwrap_or_default();
         let is_true = |value: Option<Span>| value.is_some_and(|value| json.bytes(value) == b"true");
         self.note_origin(&text(session), &text(version));
@@ -131,9 +116,9 @@ impl ReadLog {
             .fold(0, |all, (_, mark)| all | mark);
         let said = message.filter(|_| is_message);
         let content = said.map_or_else(|| kind.as_ref(), |message| json.bytes(message));
-        entry.content = hash_bytes([&*text(parent), content]);
-        if let Some(message) = said {
-            self.read_message(json, message, &mut entry);
+        entry.content = short_hash([&*text(parent), content]);
+        if said.is_some() {
+            self.read_message(members, &mut entry);
         }
         if is_boundary {
             self.kept = kept_messages(json, compaction, self.list.count());
@@ -150,8 +135,9 @@ impl ReadLog {
         }
     }
 
-    fn read_message(&mut self, json: Json<'_>, message: Span, entry: &mut RecordEntry) {
-        let [id, content] = json.members(message, ["id", "content"]);
+    fn read_message(&mut self, members: &RecordMembers<'_>, entry: &mut RecordEntry) {
+        let json = members.json;
+        let [id, content] = ["id", "content"].map(|name| members.in_message(name));
         let id = id.map(|id| json.decode_string(id)).unwrap_or_default();
         if entry.has(mark::ASSISTANT) && !id.is_empty() {
             entry.message = hash_bytes([id.as_ref()]);
@@ -167,41 +153,42 @@ impl ReadLog {
 
     /// Reads a block. Only the author of its kind may write it.
     fn read_block(&mut self, json: Json<'_>, block: Span, entry: &mut RecordEntry) {
-        let kind = json.member_text(block, "type");
+        let members = json.members(block, BLOCK_MEMBERS);
+        let [kind, call, answered, name, input, content, signature] = members;
+        let text = |value: Option<Span>| value.map(|value| json.decode_string(value)).unwrap_or_default();
+        let kind = text(kind);
         let is_answer = entry.has(mark::ASSISTANT);
         let (sort, id, fits) = match (kind.as_ref(), is_answer) {
             (b"tool_use", true) => {
-                let form = input_form(json, block);
+                let form = input_form(json, name, input);
                 let fits = form != InputShape::Sound && mended_input(json, block).is_some();
-                (PartSort::Call(form), "id", fits)
+                (PartSort::Call(form), call, fits)
             }
             (b"tool_result", false) => {
                 entry.marks |= mark::RESULTS;
-                let fits = quote_orphan(json, block).is_some();
-                let sort = if is_lost_result(json, block) {
+                let fits = quote_content(json, block, content).is_some();
+                let sort = if is_lost_result(json, content) {
                     PartSort::LostResult
                 } else {
                     PartSort::Result
                 };
-                (sort, "tool_use_id", fits)
+                (sort, answered, fits)
             }
-            (b"server_tool_use" | b"mcp_tool_use", true) => (PartSort::ServerCall, "id", false),
-            (kind, true) if kind.ends_with(b"_tool_result") => (PartSort::ServerResult, "tool_use_id", false),
-            (b"thinking", true) if is_foreign(json, block, "signature") => (PartSort::ForeignThinking, "", false),
+            (b"server_tool_use" | b"mcp_tool_use", true) => (PartSort::ServerCall, call, false),
+            (kind, true) if kind.ends_with(b"_tool_result") => (PartSort::ServerResult, answered, false),
+            (b"thinking", true) if is_foreign(json, signature) => (PartSort::ForeignThinking, None, false),
             _ => {
                 entry.marks |= mark::TEXT;
                 return;
             }
         };
-        let id = json.member_text(block, id);
         let number = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         self.list
-            .push_part(sort, &id, number(block.start), number(block.len()), fits);
+            .push_part(sort, &text(id), number(block.start), number(block.len()), fits);
     }
 }
 
-fn is_foreign(json: Json<'_>, block: Span, member: &str) -> bool {
-    let signature = json.member(block, member);
+fn is_foreign(json: Json<'_>, signature: Option<Span>) -> bool {
     signature.is_none_or(|signature| cannot_be_anthropics(json, signature))
 }
 
@@ -210,9 +197,8 @@ fn is_foreign(json: Json<'_>, block: Span, member: &str) -> bool {
 /// Alone they are what happened. Beside a real result they hide it.
 const INTERRUPTED: &[u8] = b"\"[Request interrupted by user";
 
-/// Returns `true` if the result at `block` only says that there is none.
-fn is_lost_result(json: Json<'_>, block: Span) -> bool {
-    let content = json.member(block, "content");
+/// Returns `true` if a result with this content only says that there is none.
+fn is_lost_result(json: Json<'_>, content: Option<Span>) -> bool {
     let text = content.and_then(|content| match json.kind(content) {
         JsonKind::Array => {
             let elements = json.elements(content);

@@ -1,9 +1,9 @@
 //! The request as a body without its texts, so that the rules for bodies can judge its calls and results.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{
-    branch::SentBranch,
+    branch::{RecordSet, SentBranch},
     entry::{EntryList, InputShape, PartEntry, PartSort, mark},
     joins::SentRecords,
 };
@@ -83,14 +83,11 @@ pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentReco
 
 impl Skeleton {
     fn of_request(list: &EntryList, branch: &SentBranch, sent: &SentRecords) -> Self {
-        let mut answers: HashMap<u64, Vec<u32>> = HashMap::new();
-        for record in (0..list.count()).filter(|record| sent.members.has(*record)) {
-            work::count(1);
-            let message = list.entry(record).message;
-            if message != 0 {
-                answers.entry(message).or_default().push(record);
-            }
-        }
+        let is_answer = |record: &u32| sent.members.has(*record) && list.entry(*record).message != 0;
+        let mut answers: Vec<u32> = (0..list.count()).filter(is_answer).collect();
+        work::count(answers.len());
+        answers.sort_unstable_by_key(|record| (list.entry(*record).message, *record));
+        let mut added = RecordSet::with_room(list.count());
         let mut skeleton = Self {
             body: b"{\"messages\":[".to_vec(),
             ..Self::default()
@@ -104,9 +101,15 @@ impl Skeleton {
                 skeleton.take_message(list, sent, false, &[*record]);
             } else if entry.message == 0 {
                 skeleton.add_answer(list, sent, &[*record]);
-            } else if let Some(records) = answers.remove(&entry.message) {
+            } else {
                 // The client sends all records of an answer where the first one stands.
-                skeleton.add_answer(list, sent, &records);
+                let first = answers.partition_point(|record| list.entry(*record).message < entry.message);
+                let records = answers.get(first..).unwrap_or_default();
+                if records.first().is_some_and(|first| added.add(*first)) {
+                    let is_same = |record: &&u32| list.entry(**record).message == entry.message;
+                    let count = records.iter().take_while(is_same).count();
+                    skeleton.add_answer(list, sent, records.get(..count).unwrap_or_default());
+                }
             }
         }
         skeleton.end_turn(list);

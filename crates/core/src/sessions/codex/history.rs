@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::item::{CodexItemKind, ItemFlaw};
-use crate::work;
+use crate::{sessions::block_list::BlockList, work};
 
 /// The place of an item in the file, and what is known of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +59,16 @@ struct TurnStart {
 #[derive(Clone, Copy, Debug)]
 struct IdUse {
     name: u32,
-    call: usize,
-    output: usize,
+    call: u32,
+    output: u32,
 }
 
 /// The history so far.
 #[derive(Debug, Default)]
 pub(super) struct CodexHistory {
-    items: Vec<HistoryItem>,
+    items: BlockList<HistoryItem>,
     ids: HashMap<Box<[u8]>, IdUse>,
-    turns: Vec<TurnStart>,
+    turns: BlockList<TurnStart>,
     pub(super) extent: Extent,
 }
 
@@ -76,11 +76,11 @@ impl CodexHistory {
     /// Adds an item that pairs, or has a fault.
     pub(super) fn add(&mut self, kind: CodexItemKind, id: &[u8], flaw: Option<ItemFlaw>, place: ItemPlace) {
         let next = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
-        let at = self.items.len();
+        let at = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
         let unused = IdUse {
             name: next,
-            call: usize::MAX,
-            output: usize::MAX,
+            call: u32::MAX,
+            output: u32::MAX,
         };
         work::count_bytes(id.len());
         // Most ids are known already: those of outputs.
@@ -111,7 +111,8 @@ impl CodexHistory {
         let Some(found) = self.ids.get(id) else {
             return false;
         };
-        let is_there = |at: usize| {
+        let is_there = |at: u32| {
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
             let item = self.items.get(at).filter(|_| at >= self.extent.from);
             item.is_some_and(|item| item.name == found.name)
         };
@@ -144,7 +145,7 @@ impl CodexHistory {
     /// Removes the last turns. A summary inside of them goes too, and what it has replaced comes back.
     pub(super) fn roll_back(&mut self, turns: usize) {
         let kept = self.turns.len().saturating_sub(turns);
-        let Some(start) = self.turns.get(kept).copied() else {
+        let Some(start) = self.turns.get(kept) else {
             return;
         };
         self.turns.truncate(kept);
@@ -153,8 +154,13 @@ impl CodexHistory {
     }
 
     /// Returns the items that are sent, in their order.
-    pub(super) fn items(&self) -> &[HistoryItem] {
-        self.items.get(self.extent.from..).unwrap_or_default()
+    pub(super) fn items(&self) -> impl Iterator<Item = HistoryItem> {
+        self.items.iter_from(self.extent.from)
+    }
+
+    /// Returns one of the items that are sent, by its place among them.
+    pub(super) fn item(&self, place: usize) -> Option<HistoryItem> {
+        self.items.get(self.extent.from.saturating_add(place))
     }
 
     /// Returns the ids, by their index.

@@ -213,15 +213,29 @@ fn speaker_of(json: Json<'_>, span: Span) -> Speaker {
     }
 }
 
+/// The beginnings of what the client writes as the user.
+const CONTEXT_STARTS: [&[u8]; 2] = [b"<", b"# AGENTS.md instructions"];
+
 /// Returns `true` if the first text of a message begins as those of the client do.
 fn begins_as_context(json: Json<'_>, content: Span) -> bool {
     let first = Json::new(json.bytes(inside_brackets(content)));
-    let text = first
-        .root_span()
-        .map(|part| first.member_text(part, "text"))
-        .unwrap_or_default();
+    let part = first.root_span().ok();
+    let Some(text) = part.and_then(|part| first.string_member(part, "text")) else {
+        return false;
+    };
+    // Up to its first escape the string is its text. Nearly always that decides, and the text is long.
+    let inside = first.bytes(first.string_inside(text));
+    let plain = memchr::memchr(b'\\', inside).unwrap_or(inside.len());
+    let plain = inside.get(..plain).unwrap_or_default().trim_ascii_start();
+    if CONTEXT_STARTS.iter().any(|start| plain.starts_with(start)) {
+        return true;
+    }
+    if !plain.is_empty() && !CONTEXT_STARTS.iter().any(|start| start.starts_with(plain)) {
+        return false;
+    }
+    let text = first.decode_string(text);
     let text = text.trim_ascii_start();
-    text.starts_with(b"<") || text.starts_with(b"# AGENTS.md instructions")
+    CONTEXT_STARTS.iter().any(|start| text.starts_with(start))
 }
 
 /// Returns the span inside the brackets of a list.

@@ -35,7 +35,7 @@ use super::{
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
-use crate::{wire::json::find_lone_surrogate, work};
+use crate::work;
 
 /// The log of a rollout of Codex.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ struct RolloutFacts {
 
 impl SessionLog for CodexLog {
     fn add(&mut self, record: &SessionRecord<'_>) {
-        let rollout = RolloutRecord::read(record.text);
+        let rollout = RolloutRecord::of_members(record.text, &record.members);
         let is_meta = rollout.is_some_and(|rollout| rollout.kind == RolloutKind::SessionMeta);
         if !self.has_begun && !is_meta {
             self.meta_missing = Some(missing_meta(record));
@@ -84,10 +84,12 @@ impl SessionLog for CodexLog {
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
         };
+        // Codex 0.171 skips a record with a byte that is no UTF-8, or with half of a character. The damage is told by itself.
+        let is_unread = record.has_bad_bytes || record.has_lone_surrogate;
         let is_paginated = self.meta.as_ref().is_some_and(|meta| meta.is_paginated);
         let is_near_end = is_paginated && (rollout.ordinal.is_none() || self.ordinals.lacks_last());
         // Only behind a record without a number it matters which ones the client skips: the last one that it reads counts.
-        if !record.is_skipped && !(is_near_end && !is_text(record)) {
+        if !record.is_skipped && !(is_near_end && is_unread) {
             self.ordinals.add(rollout.ordinal, place);
         }
         match rollout.kind {
@@ -95,8 +97,7 @@ impl SessionLog for CodexLog {
             RolloutKind::ResponseItem => {
                 let item = read_item(rollout.json, rollout.payload);
                 let fits = self.may_fit(&item, record.text);
-                let is_skipped = record.is_skipped || !is_text(record);
-                self.add_item(&item, item_place(place, is_skipped, fits));
+                self.add_item(&item, item_place(place, record.is_skipped || is_unread, fits));
             }
             RolloutKind::AgentMessage => {
                 self.history.note_message(true);
@@ -236,11 +237,4 @@ fn missing_meta(record: &SessionRecord<'_>) -> SessionFinding {
         fix: FixKind::Told,
         loss: RecordLoss::First,
     }
-}
-
-/// Returns `false` for a record with a byte that is no UTF-8, or with half of a character. Codex 0.171 skips both, and the
-/// damage is told by itself.
-fn is_text(record: &SessionRecord<'_>) -> bool {
-    work::count_bytes(record.text.len());
-    !record.has_bad_bytes && find_lone_surrogate(record.text, 0).is_none()
 }

@@ -22,11 +22,28 @@ pub(super) struct NumberedPlace {
     pub(super) len: u64,
 }
 
-/// A number, as it was first seen.
+/// Numbers on lines that follow one another, each one higher than the one before it.
 #[derive(Clone, Copy, Debug)]
-struct SeenOrdinal {
-    ordinal: u64,
+struct OrdinalRun {
+    first: u64,
     line: u64,
+    count: u64,
+}
+
+impl OrdinalRun {
+    /// Returns the line of a number. `None` if it is not in the run.
+    fn line_of(&self, ordinal: u64) -> Option<u64> {
+        let place = ordinal.checked_sub(self.first).filter(|place| *place < self.count)?;
+        Some(self.line.saturating_add(place))
+    }
+
+    /// Adds a number. Returns `false` if it, or its line, does not follow the last one.
+    fn extend(&mut self, ordinal: u64, line: u64) -> bool {
+        let follows =
+            self.first.checked_add(self.count) == Some(ordinal) && self.line.checked_add(self.count) == Some(line);
+        self.count = self.count.saturating_add(u64::from(follows));
+        follows
+    }
 }
 
 /// Records without a number, one after the other.
@@ -41,9 +58,9 @@ struct UnnumberedRun {
 #[derive(Debug, Default)]
 pub(super) struct OrdinalLog {
     /// Numbers that rise, as nearly all do.
-    rising: Vec<SeenOrdinal>,
-    /// Those that were lower than an earlier one.
-    falling: BTreeMap<u64, SeenOrdinal>,
+    rising: Vec<OrdinalRun>,
+    /// Those that were lower than an earlier one, and their lines.
+    falling: BTreeMap<u64, u64>,
     run: Option<UnnumberedRun>,
     /// The last record with a number, and its number.
     last: Option<(u64, NumberedPlace)>,
@@ -59,26 +76,31 @@ impl OrdinalLog {
         // Codex goes on counting from the last record, so nothing is lost that could be appended.
         self.end_run(FixKind::Told, RecordLoss::Nothing);
         self.last = Some((ordinal, place));
-        let seen = SeenOrdinal {
-            ordinal,
-            line: place.line,
-        };
-        if self.rising.last().is_none_or(|last| last.ordinal < ordinal) {
-            self.rising.push(seen);
+        let last = self.rising.last_mut();
+        if last.is_some_and(|last| last.extend(ordinal, place.line)) {
             return;
         }
         work::count(64);
-        let found = self.rising.binary_search_by_key(&ordinal, |seen| seen.ordinal).ok();
-        let first = found.and_then(|at| self.rising.get(at).copied());
-        let first = first.or_else(|| self.falling.get(&ordinal).copied());
-        match first {
+        let is_higher = |last: &OrdinalRun| last.first.saturating_add(last.count.saturating_sub(1)) < ordinal;
+        if self.rising.last().is_none_or(is_higher) {
+            self.rising.push(OrdinalRun {
+                first: ordinal,
+                line: place.line,
+                count: 1,
+            });
+            return;
+        }
+        let above = self.rising.partition_point(|run| run.first <= ordinal);
+        let run = above.checked_sub(1).and_then(|run| self.rising.get(run));
+        let first = run.and_then(|run| run.line_of(ordinal));
+        match first.or_else(|| self.falling.get(&ordinal).copied()) {
             Some(first) => self.findings.push(finding(
                 Damage::OrdinalTwice,
                 [place.line, place.byte, place.len],
-                vec![first.line],
+                vec![first],
                 (FixKind::Told, RecordLoss::Nothing),
             )),
-            None => drop(self.falling.insert(ordinal, seen)),
+            None => drop(self.falling.insert(ordinal, place.line)),
         }
     }
 
@@ -107,7 +129,8 @@ impl OrdinalLog {
 
     /// Returns the highest number. `None` if there is none.
     pub(super) fn highest(&self) -> Option<u64> {
-        self.rising.last().map(|seen| seen.ordinal)
+        let last = self.rising.last()?;
+        Some(last.first.saturating_add(last.count.saturating_sub(1)))
     }
 
     /// Returns the findings of a file with numbers.

@@ -54,30 +54,30 @@ impl IdCount {
 
 /// Finds the faults of all that is sent.
 pub(super) fn find_faults(history: &CodexHistory, traits: SessionTraits) -> HistoryFaults {
-    let (items, ids) = (history.items(), history.ids());
+    let ids = history.ids();
     let mut faults = PairFaults {
         history,
         traits,
-        counts: count_ids(items, ids.len()),
+        counts: count_ids(history, ids.len()),
         ids,
         found: HistoryFaults::default(),
     };
-    for item in items {
+    for item in history.items() {
         work::count(1);
-        faults.add_own(item);
+        faults.add_own(&item);
     }
-    for (at, kind) in faults.judge_pairs(items) {
-        if let Some(item) = items.get(at) {
-            faults.add_pairing(item, kind);
+    for (at, kind) in faults.judge_pairs() {
+        if let Some(item) = history.item(at) {
+            faults.add_pairing(&item, kind);
         }
     }
     faults.found
 }
 
 /// Counts the calls and outputs of each id.
-fn count_ids(items: &[HistoryItem], ids: usize) -> Vec<IdCount> {
+fn count_ids(history: &CodexHistory, ids: usize) -> Vec<IdCount> {
     let mut counts = vec![IdCount::default(); ids];
-    for item in items {
+    for item in history.items() {
         work::count(1);
         let Some(count) = usize::try_from(item.name).ok().and_then(|at| counts.get_mut(at)) else {
             continue;
@@ -143,14 +143,14 @@ impl<'h> PairFaults<'h> {
     }
 
     /// Returns the faults of pairs, as the engine lists them: index of the item, and kind.
-    fn judge_pairs(&self, items: &[HistoryItem]) -> Vec<(usize, FindingKind)> {
+    fn judge_pairs(&self) -> Vec<(usize, FindingKind)> {
         let mut body = String::from(r#"{"input":["#);
         let mut places = Vec::new();
         let mut asked = 0;
-        for (at, item) in items.iter().enumerate() {
+        for (at, item) in self.history.items().enumerate() {
             work::count(1);
-            let id = self.id(item);
-            let is_plain = self.count(item).is_answered_once() && !id.is_empty() && id.len() <= PLAIN_ID_MAX;
+            let id = self.id(&item);
+            let is_plain = self.count(&item).is_answered_once() && !id.is_empty() && id.len() <= PLAIN_ID_MAX;
             if item.kind == CodexItemKind::Reasoning || item.flaw == Some(ItemFlaw::NamelessOutput) || is_plain {
                 continue;
             }

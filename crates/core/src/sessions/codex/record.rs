@@ -3,6 +3,7 @@
 use memchr::memmem;
 
 use crate::{
+    sessions::members::RecordMembers,
     splice::Span,
     wire::json::{self, Json, JsonKind},
 };
@@ -41,9 +42,14 @@ pub(super) struct RolloutRecord<'a> {
 impl<'a> RolloutRecord<'a> {
     /// Reads the record in `text`, which is one JSON object. `None` if the client skips it.
     pub(super) fn read(text: &'a [u8]) -> Option<Self> {
-        let json = Json::new(text);
-        let root = Span::new(0, text.len());
-        let [timestamp, ordinal, kind, payload] = json.members(root, ["timestamp", "ordinal", "type", "payload"]);
+        Self::of_members(text, &RecordMembers::read(text))
+    }
+
+    /// Reads the record in `text`, whose members are known.
+    pub(super) fn of_members(text: &'a [u8], members: &RecordMembers<'a>) -> Option<Self> {
+        let json = members.json;
+        let [timestamp, ordinal, kind, payload] =
+            ["timestamp", "ordinal", "type", "payload"].map(|name| members.get(name));
         let ordinal = match ordinal.filter(|ordinal| json.kind(*ordinal) != JsonKind::Null) {
             // Codex 0.171 skips a record with any other number, and does not say so.
             Some(ordinal) => Some(str::from_utf8(json.bytes(ordinal)).ok()?.parse().ok()?),
@@ -51,7 +57,7 @@ impl<'a> RolloutRecord<'a> {
         };
         Some(Self {
             json,
-            root,
+            root: Span::new(0, text.len()),
             kind: kind_of(text, &json.decode_string(json.only_string(kind?)?)),
             timestamp: json.only_string(timestamp?)?,
             ordinal,
