@@ -17,6 +17,8 @@ from damages import ROWS
 from log_lines import Lines
 from measuring import story_of
 
+# Clients whose sessions are only read.
+READ_ONLY = ("copilot", "qwen-code")
 SAMPLES = Path(__file__).resolve().parent / "samples"
 
 
@@ -56,9 +58,9 @@ def case(client, version, data, row, seed):
         # Other codes that say the same.
         "also": row.get("also", []),
         "lines": said["line"] if isinstance(said["line"], list) else [said["line"]],
-        "fix": row["fix"] if isinstance(row["fix"], list) else [row["fix"]],
         # None if versions or places differ in it.
         "severity": row.get("severity"),
+        "fix": ["none"] if client in READ_ONLY else row["fix"] if isinstance(row["fix"], list) else [row["fix"]],
         "may_be_silent": row.get("may_be_silent", False),
         # The parts of the story that a mended file gives back: texts by their word, results by call and word.
         "texts": {name: word for name, word in story["texts"].items() if name not in gone},

@@ -13,11 +13,12 @@ from story import SESSION
 
 ROWS = []
 CLAUDE, CODEX = "claude-code", "codex"
+COPILOT, QWEN = "copilot", "qwen-code"
 # What Claude Code 2.1.332 writes at its start for a call without a result.
 INTERRUPTED = "[Tool call interrupted: the session ended before this call's result was recorded]"
 
 
-def damage(code, fix, clients=(CLAUDE, CODEX), name=None, **facts):
+def damage(code, fix, clients=(CLAUDE, CODEX, COPILOT, QWEN), name=None, **facts):
     """A row. `fix` may differ by client."""
 
     def add(function):
@@ -54,6 +55,8 @@ def line_separator(log, rng):
 def unknown_record(log, rng):
     record = {"type": "of_a_later_version", "timestamp": "2026-11-30T16:00:00.000Z"}
     record |= {"ordinal": len(log.lines), "payload": {}} if log.client == CODEX else {"sessionId": SESSION}
+    if log.client == COPILOT:
+        record = {"type": "of_a_later_version", "data": {}, "id": new_uuid(rng), "parentId": None}
     log.lines.append(json.dumps(record, **FORM).encode())
     return 0
 
@@ -118,7 +121,7 @@ def torn_end(log, rng):
     return len(log.lines)
 
 
-@damage("torn_record", "in_place")
+@damage("torn_record", "in_place", (CLAUDE, CODEX))
 def spliced_note(log, rng):
     """A note was cut off, and a call stands right behind it."""
     index = log.call(rng.choice(log.numbers()))
@@ -146,7 +149,7 @@ def spliced_answer(log, rng):
 
 
 @damage("joined_records", "append", (CLAUDE,))
-@damage("joined_records", "none", (CODEX,))
+@damage("joined_records", "none", (CODEX, COPILOT, QWEN))
 def joined(log, rng):
     """A call and its result on one line."""
     number = rng.choice([1, 5])
@@ -197,7 +200,7 @@ def empty_file(log, rng):
 # The links between the records of Claude Code.
 
 
-@damage("lost_parent", "in_place", (CLAUDE,))
+@damage("lost_parent", "in_place", (CLAUDE, QWEN))
 def lost_parent(log, rng):
     index = log.text(rng.choice(["bittern", "curlew", "dunlin", "quail"]))
     log.change(index, parentUuid=log.fresh_uuid(rng))
@@ -216,7 +219,7 @@ def parent_in_subagent(log, rng):
     return index + 2
 
 
-@damage("uuid_twice", "in_place", (CLAUDE,))
+@damage("uuid_twice", "in_place", (CLAUDE, QWEN))
 def uuid_twice(log, rng):
     """A prompt has the id of the one before, and its own followers name it."""
     older, newer = log.text("bittern"), log.text("curlew")
@@ -228,7 +231,7 @@ def uuid_twice(log, rng):
     return newer + 1
 
 
-@damage("parent_circle", "in_place", (CLAUDE,))
+@damage("parent_circle", "in_place", (CLAUDE, QWEN))
 def parent_circle(log, rng):
     """The first prompt follows a record behind it."""
     first = log.text("avocet")
@@ -277,7 +280,7 @@ def hidden_result(log, rng):
 # Calls and results.
 
 
-@damage("open_call", "none", (CLAUDE,))
+@damage("open_call", "none", (CLAUDE, COPILOT, QWEN))
 @damage("unanswered", "append", (CODEX,))
 def open_at_end(log, rng):
     """The process was killed while a tool ran."""
@@ -287,7 +290,7 @@ def open_at_end(log, rng):
 
 
 @damage("unanswered", "append", (CLAUDE,))
-@damage("unanswered", "none", (CODEX,))
+@damage("unanswered", "none", (CODEX, COPILOT, QWEN))
 def open_inside(log, rng):
     """The result of a call is not there, and what followed it follows the call."""
     call, result = log.call(1), log.result(1)
@@ -296,7 +299,7 @@ def open_inside(log, rng):
 
 
 @damage("unanswered", "append", (CLAUDE,))
-@damage("unanswered", "none", (CODEX,))
+@damage("unanswered", "none", (CODEX, COPILOT, QWEN))
 def spoken_over(log, rng):
     """The user wrote a prompt over an open call: its result and the answer are not there."""
     call = log.call(1)
@@ -305,7 +308,7 @@ def spoken_over(log, rng):
     return {"line": call + 1, "lost": ["result-1", "answer-1"]}
 
 
-@damage("orphan", "in_place", (CLAUDE, CODEX))
+@damage("orphan", "in_place")
 def orphan(log, rng):
     """A result whose call is not there."""
     number = rng.choice([1, 5])
@@ -437,7 +440,7 @@ def ordinal_twice(log, rng):
     return {"line": [index, index + 1]}
 
 
-@damage("session_meta_missing", "none", (CODEX,))
+@damage("session_meta_missing", "none", (CODEX, COPILOT))
 def session_meta_missing(log, rng):
     del log.lines[0]
     return 1
@@ -456,9 +459,10 @@ def unlink(log, index):
         drop_event(log, gone)
         log.renumber(0)
         return
+    own, parent = ("id", "parentId") if log.client == COPILOT else ("uuid", "parentUuid")
     for other, record in log.records():
-        if record.get("parentUuid") == gone["uuid"]:
-            log.change(other, parentUuid=gone["parentUuid"])
+        if record.get(parent) == gone[own]:
+            log.change(other, **{parent: gone[parent]})
 
 
 def drop_event(log, gone):

@@ -1,6 +1,5 @@
 """Runs a coding agent for one prompt against a provider on loopback, in a home of its own."""
 
-import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -34,20 +33,12 @@ COPILOT = {
     "COPILOT_AUTO_UPDATE": "false",
 }
 QWEN = {"ANTHROPIC_API_KEY": "sk-fixture", "ANTHROPIC_MODEL": "claude-sonnet-4-5", "QWEN_CODE_DISABLE_UPDATE": "1"}
-OPENCODE = {
-    "autoupdate": False,
-    "share": "disabled",
-    "model": "fixture/claude-sonnet-4-5",
-    "small_model": "fixture/claude-sonnet-4-5",
-    "permission": {"bash": "allow"},
-}
 # Where each keeps its sessions, below its home.
 PLACES = {
     "claude-code": ".claude/projects/**/*.jsonl",
     "codex": ".codex/sessions/**/rollout-*.jsonl",
     "copilot": ".copilot/session-state/*/events.jsonl",
     "qwen-code": ".qwen/projects/*/chats/*.jsonl",
-    "opencode": ".local/share/opencode/opencode.db",
 }
 
 
@@ -75,8 +66,6 @@ class Home:
             return env | COPILOT | {"COPILOT_PROVIDER_BASE_URL": url}
         if self.client == "qwen-code":
             return env | QWEN | {"ANTHROPIC_BASE_URL": url}
-        if self.client == "opencode":
-            return env | {"OPENCODE_CONFIG_CONTENT": json.dumps(opencode_settings(url))}
         env |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-fixture", "IS_SANDBOX": "1"}
         # No traffic beside the conversation, and no second try after a refusal.
         env |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -91,8 +80,6 @@ class Home:
         if self.client == "qwen-code":
             begin = ["--resume", session] if resume else ["--session-id", session]
             return [*begin, "--auth-type", "anthropic", "--yolo", "-p", prompt]
-        if self.client == "opencode":
-            return ["run", *(["--session", session] if resume else []), prompt]
         begin = ["--resume", session] if resume else ["--session-id", session]
         return [*begin, "--allowedTools", "Bash Read Task Agent", "-p", prompt]
 
@@ -117,11 +104,3 @@ class Home:
     def session_files(self):
         """The session files in this home, the oldest first."""
         return sorted(self.home.glob(PLACES[self.client]), key=lambda file: file.stat().st_mtime_ns)
-
-
-def opencode_settings(url):
-    """The settings of opencode with one provider, whose library is built in."""
-    model = {"name": "Fixture", "tool_call": True, "limit": {"context": 200_000, "output": 8_000}}
-    options = {"baseURL": f"{url}/v1", "apiKey": "sk-fixture"}
-    provider = {"npm": "@ai-sdk/anthropic", "name": "Fixture", "options": options}
-    return OPENCODE | {"provider": {"fixture": provider | {"models": {"claude-sonnet-4-5": model}}}}

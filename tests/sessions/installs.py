@@ -14,14 +14,20 @@ PACKAGES = {
     "codex": "@openai/codex",
     "copilot": "@github/copilot",
     "qwen-code": "@qwen-code/qwen-code",
-    "opencode": "opencode-ai",
 }
 # The versions that are driven, the newest first. `docs/doctor.md` says what each does with damage.
-VERSIONS = {"claude-code": ["2.1.332", "2.1.42", "2.0.32"], "codex": ["0.171.0"]}
+VERSIONS = {
+    "claude-code": ["2.1.332", "2.1.42", "2.0.32"],
+    "codex": ["0.171.0"],
+    "copilot": ["1.0.102"],
+    "qwen-code": ["0.24.4"],
+}
 # Where a package has its program: a binary for this machine, or a script for Node.
 PROGRAMS = {
     "claude-code": ["node_modules/@anthropic-ai/claude-code-*/claude", "node_modules/@anthropic-ai/claude-code/cli.js"],
     "codex": ["node_modules/@openai/codex-*/vendor/*/bin/codex", "node_modules/@openai/codex/bin/codex.js"],
+    "copilot": ["node_modules/@github/copilot-*/copilot"],
+    "qwen-code": ["node_modules/@qwen-code/qwen-code/cli.js"],
 }
 
 

@@ -71,6 +71,10 @@ def has_number(call, number):
 
 
 def is_message(client, record):
+    if client == "copilot":
+        return record.get("type") in ("user.message", "assistant.message")
+    if client == "qwen-code":
+        return record.get("type") in ("user", "assistant")
     if client == "codex":
         return record.get("type") == "response_item"
     return record.get("type") in ("user", "assistant") and not record.get("isSidechain")
@@ -81,7 +85,17 @@ def blocks(record):
     return content if isinstance(content, list) else []
 
 
+def parts_of(record, name):
+    """The calls or results of a record of Qwen Code."""
+    parts = (record.get("message") or {}).get("parts") or []
+    return [part[name]["id"] for part in parts if name in part]
+
+
 def calls_of(client, record):
+    if client == "copilot":
+        return [call["toolCallId"] for call in record["data"].get("toolRequests") or []]
+    if client == "qwen-code":
+        return parts_of(record, "functionCall")
     if client == "codex":
         item = record.get("payload", {})
         return [item["call_id"]] if record["type"] == "response_item" and item["type"] == "function_call" else []
@@ -90,6 +104,10 @@ def calls_of(client, record):
 
 
 def answered_by(client, record):
+    if client == "copilot":
+        return [record["data"]["toolCallId"]] if record["type"] == "tool.execution_complete" else []
+    if client == "qwen-code":
+        return parts_of(record, "functionResponse")
     if client == "codex":
         item = record.get("payload", {})
         is_output = record["type"] == "response_item" and item["type"] == "function_call_output"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driving import Home
+from log_lines import answered_by
 from pairs import parts_of
 from server import serving
 from story import RESUMED, TEXTS, script
@@ -48,6 +49,10 @@ def story_of(client, data):
 
 def results_in(client, record):
     """The calls of the results of a record, with their words."""
+    if client in ("copilot", "qwen-code"):
+        for call in answered_by(client, record):
+            yield call, json.dumps(record)
+        return
     if client == "codex":
         item = record.get("payload", {})
         if str(item.get("type", "")).endswith("_call_output"):
@@ -86,6 +91,11 @@ def resumed(client, command, data, session, beside=None):
 
 
 def place_of(home, session):
+    if home.client == "copilot":
+        return home.home / ".copilot/session-state" / session / "events.jsonl"
+    if home.client == "qwen-code":
+        project = re.sub(r"[^A-Za-z0-9]", "-", str(home.work))
+        return home.home / ".qwen/projects" / project / "chats" / f"{session}.jsonl"
     if home.client == "codex":
         return home.home / f".codex/sessions/2026/11/30/rollout-2026-11-30T12-00-00-{session}.jsonl"
     project = re.sub(r"[^A-Za-z0-9]", "-", str(home.work))

@@ -24,7 +24,7 @@ BYTES_MAX = 60_000
 
 def agent_tool(client, version):
     """The name of the tool that starts a sub-agent."""
-    if client == "codex":
+    if client != "claude-code":
         return None
     return "Agent" if tuple(map(int, version.split("."))) > (2, 1, 100) else "Task"
 
@@ -52,7 +52,7 @@ def recorded(client, version, command):
         session = told_story(home, version)
         scrubber = Scrubber(top, SIGNATURE)
         for file in home.session_files():
-            if session in file.name:
+            if session in file.name or client == "copilot":
                 name = f"{client}-{version}.jsonl"
             elif session in str(file):
                 name = f"{client}-{version}.subagent.jsonl"

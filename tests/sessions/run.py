@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from damage import cases, seed_of
+from damage import READ_ONLY, cases, seed_of
 from installs import TARGET
 from judge import Mended, judge
 from measuring import session_of
@@ -64,6 +64,10 @@ class Doctor:
 def place_of(home, client, session):
     if client == "codex":
         return home / f".codex/sessions/2026/11/30/rollout-2026-11-30T12-00-00-{session}.jsonl"
+    if client == "copilot":
+        return home / f".copilot/session-state/{session}/events.jsonl"
+    if client == "qwen-code":
+        return home / f".qwen/projects/-home-user-work/chats/{session}.jsonl"
     return home / f".claude/projects/-home-user-work/{session}.jsonl"
 
 
@@ -113,7 +117,10 @@ def check(doctor, expected, damaged, sound):
     known.append(facts(file))
     remaining_code, remaining, _ = doctor.findings(file)
     heavy = [finding["code"] for finding in remaining if finding["severity"] != "note"]
-    if fixed.returncode != int(bool(heavy)):
+    if expected["client"] in READ_ONLY:
+        if fixed.returncode != 1 or "only read" not in fixed.stderr:
+            wrong.append(f"--fix is not refused: {fixed.returncode}: {fixed.stderr[-300:]}")
+    elif fixed.returncode != int(bool(heavy)):
         wrong.append(f"--fix exits with {fixed.returncode}, and {heavy} remain: {fixed.stderr[-300:]}")
     if "none" not in expected["fix"] and expected["code"] in [finding["code"] for finding in remaining]:
         wrong.append(f"{expected['code']} remains after --fix")

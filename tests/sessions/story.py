@@ -22,7 +22,7 @@ SUB_PROMPT = "Please do turn-sub. falcon"
 SUB_ANSWER = "answer-sub godwit"
 SIGNATURE = "c2lnbmF0dXJlIG9mIHRoZSBmaXh0dXJl" * 3
 # The tool that runs a command, where it is not "Bash".
-SHELLS = {"copilot": "bash", "qwen-code": "run_shell_command", "opencode": "bash"}
+SHELLS = {"copilot": "bash", "qwen-code": "run_shell_command"}
 SESSION = "5e551001-0000-4000-8000-0000000000aa"
 
 

@@ -73,6 +73,13 @@ pub(super) fn has_session_name(path: &Path) -> bool {
     name.ends_with(ENDING) || name.ends_with(COMPRESSED_ENDING)
 }
 
+/// Returns `true` if a file of this name is opencode's database. It makes others for its test versions.
+pub(super) fn has_database_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".db").and_then(|stem| stem.strip_prefix("opencode"));
+    stem.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// Returns the id of the session that the name of a file tells.
 pub(super) fn named_id(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -220,6 +227,19 @@ mod tests {
         ] {
             assert_eq!(named_id(Path::new(&path)), id, "{path}");
             assert_eq!(client_by_place(Path::new(&path)), client, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_database_is_known_by_its_name() {
+        for (name, is_known) in [
+            ("opencode.db", true),
+            ("opencode-dev.db", true),
+            ("opencode.db-wal", false),
+            ("opencodex.db", false),
+            ("session.db", false),
+        ] {
+            assert_eq!(has_database_name(Path::new(name)), is_known, "{name}");
         }
     }
 

@@ -10,8 +10,8 @@ use std::{
 use super::{
     arguments::Args,
     database::is_database,
-    opencode::{SessionDatabase, has_database_name},
-    places::{client_home, named_database, named_id, session_folders, short_id, shown_path},
+    opencode::SessionDatabase,
+    places::{client_home, has_database_name, named_database, named_id, session_folders, short_id, shown_path},
     reading::{SessionReading, UnreadFile},
     walk::{FoundFile, FoundFiles, describe_fault, time_since_1970},
 };
@@ -199,21 +199,24 @@ impl SessionSelection {
 
     /// Returns the name of a session for another command: the beginning of its id, or its path.
     pub(super) fn command_name(&self, path: &Path) -> String {
-        self.short_name(path, named_id(path))
+        self.short_name(path, &named_id(path))
     }
 
     /// Returns the name of a session that was found, for another command.
     pub(super) fn name_of(&self, file: &FoundFile) -> String {
-        self.short_name(&file.path, file.id())
+        self.short_name(&file.path, &file.id())
     }
 
-    fn short_name(&self, path: &Path, id: String) -> String {
-        if self.ids.contains(&id) {
+    fn short_name(&self, path: &Path, id: &str) -> String {
+        if self.ids.contains(id) {
             // Of all ids in order, its neighbors share the most letters with it.
-            let before = self.ids.range(..id.clone()).next_back();
-            let after = self.ids.range((Bound::Excluded(id.clone()), Bound::Unbounded)).next();
+            let before = self
+                .ids
+                .range::<str, _>((Bound::Unbounded, Bound::Excluded(id)))
+                .next_back();
+            let after = self.ids.range::<str, _>((Bound::Excluded(id), Bound::Unbounded)).next();
             let neighbors = before.into_iter().chain(after);
-            return short_id(&id, neighbors.map(String::as_str)).to_owned();
+            return short_id(id, neighbors.map(String::as_str)).to_owned();
         }
         quoted_path(path)
     }

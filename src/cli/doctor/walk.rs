@@ -7,10 +7,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{
-    opencode::has_database_name,
-    places::{COPILOT_EVENTS, has_session_name, named_id},
-};
+use super::places::{COPILOT_EVENTS, has_database_name, has_session_name, named_id};
 
 /// Folders below a folder that are entered.
 const DEPTH_MAX: usize = 16;

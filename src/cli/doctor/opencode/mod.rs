@@ -15,23 +15,12 @@ const COPIED_BYTES_MAX: u64 = 1 << 30;
 /// Sessions of one database that are read.
 const SESSIONS_MAX: usize = 100_000;
 
-/// The name of the database, and the begin of the names of others that opencode makes for its test versions.
-const NAME: &str = "opencode";
-const ENDING: &str = ".db";
-
 /// The tables that are read, with their columns.
 const TABLES: [(&str, &[&str]); 3] = [
     ("session", &["id", "version", "time_updated", "revert"]),
     ("message", &["id", "session_id", "time_created", "data"]),
     ("part", &["id", "message_id", "session_id", "data"]),
 ];
-
-/// Returns `true` if a file of this name is opencode's database.
-pub(super) fn has_database_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.strip_suffix(ENDING);
-    stem.is_some_and(|stem| stem == NAME || stem.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('-')))
-}
 
 /// A database of opencode as it was at one moment.
 #[derive(Debug)]
@@ -103,22 +92,4 @@ fn list_sessions(snapshot: &DatabaseSnapshot) -> rusqlite::Result<Option<Vec<Sto
         });
     }
     Ok(Some(sessions))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_database_is_known_by_its_name() {
-        for (name, is_known) in [
-            ("opencode.db", true),
-            ("opencode-dev.db", true),
-            ("opencode.db-wal", false),
-            ("opencodex.db", false),
-            ("session.db", false),
-        ] {
-            assert_eq!(has_database_name(Path::new(name)), is_known, "{name}");
-        }
-    }
 }
