@@ -315,7 +315,12 @@ ACTION_ROWS = [
     ("check;touch${IFS}pwned", "sound.json", "", 2, "", "command is check or doctor"),
     ("check", "--output sound.json", "", 2, "", "could not read"),
     ("check", "sound.json", "99.0.0", 2, "", "use the ref of that version"),
+    ("doctor", "session.jsonl", "", 0, "false", ""),
+    ("doctor", "damaged.jsonl", "", 1, "true", "nul_bytes"),
+    ("doctor", "*.jsonl", "", 1, "true", "nul_bytes"),
+    ("doctor", "sound.json", "", 2, "", "could not read"),
 ]
+ACTION_SESSION = HERE.parent / "sessions" / "samples" / "claude-code-2.1.332.jsonl"
 
 
 def check_action(binary):
@@ -349,6 +354,10 @@ def action_fault(bash, script, binary, home, row):
     (home / "bin" / "antiphon").symlink_to(binary)
     for name, history in [("sound", ACTION_SOUND), ("broken", ACTION_BROKEN), ("with blank", ACTION_SOUND)]:
         (home / f"{name}.json").write_text(json.dumps(history))
+    session = ACTION_SESSION.read_bytes()
+    (home / "session.jsonl").write_bytes(session)
+    # NUL bytes before a message cost it.
+    (home / "damaged.jsonl").write_bytes(session.replace(b'{"parentUuid"', b'\0\0{"parentUuid"'))
     output = home / "output"
     variables = {
         "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",

@@ -10,6 +10,7 @@ The language of a block decides what happens:
     toml        must pass `antiphon config check`; below `<!-- file of: NAME -->` it is only parsed
     json, yaml  must parse
     python, js  must succeed, with the SDKs of tests/sdk if they import any
+    ts          must have right types and succeed, with the compiler of typescript/
     rust        runs in `cargo test`, if it is in a document of COMPILED
     text, mermaid   are not run, and must not contain commands
 
@@ -33,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 
-from install import node_sdks, python_sdks, python_with  # noqa: E402
+from install import node_sdks, node_with, python_sdks, python_with  # noqa: E402
 from running import antiphon  # noqa: E402
 from strict_provider import StrictProvider  # noqa: E402
 
@@ -273,6 +274,18 @@ def check_js(sandbox, block):
     must_succeed(sandbox, ["node", "--input-type=module", "-e", sandbox.with_addresses(block.code)], folder)
 
 
+def check_ts(sandbox, block):
+    """Checks the types, and runs what is left without them. Node 22.18 strips the same types by itself."""
+    folder = node_with(HERE / "typescript", "docs-typescript", "TypeScript")
+    if not folder:
+        raise Skipped("TypeScript is not installed")
+    (folder / "block.ts").write_text(block.code)
+    compiler = [str(folder / "node_modules/typescript/bin/tsc"), "--strict", "--erasableSyntaxOnly", "--outDir", "out"]
+    compiler += ["--target", "es2023", "--module", "nodenext", "--types", "node", "block.ts"]
+    must_succeed(sandbox, ["node", *compiler], folder)
+    must_succeed(sandbox, ["node", str(folder / "out" / "block.js")])
+
+
 def check_rust(_, block):
     if not block.place.startswith(tuple(f"{name}:" for name in COMPILED)):
         raise Failed(f"only the Rust of these is compiled: {', '.join(COMPILED)}")
@@ -291,6 +304,7 @@ CHECKS = {
     "yaml": check_yaml,
     "python": check_python,
     "js": check_js,
+    "ts": check_ts,
     "rust": check_rust,
 } | dict.fromkeys(PROSE, check_prose)
 

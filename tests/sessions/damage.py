@@ -59,6 +59,8 @@ def case(client, version, data, row, seed):
         "also": row.get("also", []),
         "lines": said["line"] if isinstance(said["line"], list) else [said["line"]],
         "fix": ["none"] if client in READ_ONLY else row["fix"] if isinstance(row["fix"], list) else [row["fix"]],
+        # None if versions, clients or places differ in it.
+        "severity": None if client in READ_ONLY else row.get("severity"),
         "may_be_silent": row.get("may_be_silent", False),
         # The parts of the story that a mended file gives back: texts by their word, results by call and word.
         "texts": {name: word for name, word in story["texts"].items() if name not in gone},

@@ -2,7 +2,8 @@
 
 `code` and `fix` are those of the doctor. A function returns its line, counted from 1 by line feeds, or a dict with
 more: `lost` names the parts of the story whose bytes are gone, `line` may be a list if several lines would be right.
-`code` is None for a file that is healthy although it looks odd.
+`code` is None for a file that is healthy although it looks odd. `severity` is that of every version of the client, where
+cases of one code differ.
 """
 
 import json
@@ -68,14 +69,21 @@ def nul_before_record(log, rng):
     return index + 1
 
 
-@damage("nul_bytes", "in_place")
+@damage("nul_bytes", "in_place", (CODEX,), severity="error")
+def nul_first(log, rng):
+    """A run of NUL bytes before the first record. Codex takes the line for no beginning of a session."""
+    log.lines.insert(0, bytes(rng.randint(1, 600)))
+    return 1
+
+
+@damage("nul_bytes", "in_place", severity="note")
 def nul_line(log, rng):
     index = log.call(rng.choice(log.numbers()))
     log.lines.insert(index, bytes(rng.randint(1, 600)))
     return index + 1
 
 
-@damage("nul_bytes", "in_place")
+@damage("nul_bytes", "in_place", severity="note")
 def nul_tail(log, rng):
     log.lines.append(bytes(rng.randint(1, 4096)))
     log.ended = b""
@@ -104,7 +112,7 @@ def lone_surrogate(log, rng):
     return index + 1
 
 
-@damage("torn_record", "in_place")
+@damage("torn_record", "in_place", severity="note")
 def torn_end(log, rng):
     """The process died while it wrote a further record."""
     record = torn(log.lines[-1], rng)
@@ -150,6 +158,14 @@ def joined(log, rng):
     return call + 1
 
 
+@damage("joined_records", "append", (CLAUDE,))
+def joined_side(log, rng):
+    """The result of a parallel call, which nothing follows, on the line of the record before it."""
+    result = log.result(2)
+    log.lines[result - 1] += log.lines.pop(result)
+    return result
+
+
 @damage("raw_newline", "in_place")
 def raw_newline(log, rng):
     index = log.text("plover")
@@ -162,6 +178,17 @@ def repeated_record(log, rng):
     index = log.result(rng.choice(log.numbers()))
     log.lines.insert(index + 1, log.lines[index])
     return index + 2
+
+
+@damage("long_record", "none", (CODEX,))
+def long_record(log, rng):
+    """A note of more than 64 MiB, which no doctor can hold."""
+    index = rng.randrange(2, len(log.lines) - 2)
+    payload = {"type": "agent_message", "message": "x" * (64 << 20)}
+    record = log.record(index) | {"type": "event_msg", "payload": payload}
+    log.lines.insert(index, json.dumps(record, **FORM).encode())
+    log.renumber(index)
+    return index + 1
 
 
 @damage("empty_file", "none")
@@ -224,6 +251,16 @@ def fork(log, rng):
     lines = [index + 1 for index, record in log.records() if record.get("parentUuid") == base["uuid"]]
     log.lines += [json.dumps(record, **FORM).encode() for record in (prompt, answer)]
     return {"line": [*lines, len(log.lines) - 1], "lost": "any"}
+
+
+@damage("rewound", "none", (CLAUDE,), severity="note")
+def rewound(log, rng):
+    """The user wrote another prompt, went back behind it, and went on with the story."""
+    index = log.text("dunlin")
+    record = log.record(index) | {"uuid": new_uuid(rng)}
+    record["message"] = record["message"] | {"content": "Please do turn-8. heron"}
+    log.lines.insert(index, json.dumps(record, **FORM).encode())
+    return {"line": [index + 1, index + 2]}
 
 
 @damage("hidden_result", "none", (CLAUDE,), since=(2, 1, 300))
@@ -293,6 +330,59 @@ def other_output(log, rng):
     return {"line": [result + 1, result + 2]}
 
 
+@damage("duplicate", "none", (CLAUDE,))
+def other_result(log, rng):
+    """A second process has answered a call too, in other words and later."""
+    result = log.result(5)
+    other = log.record(result) | {"uuid": new_uuid(rng)}
+    other["message"] = {"role": "user", "content": [other["message"]["content"][0] | {"content": "heron"}]}
+    log.lines.insert(result + 1, json.dumps(other, **FORM).encode())
+    return {"line": [result + 1, result + 2]}
+
+
+@damage("duplicate_call", "none", (CODEX,), also=["duplicate", "unanswered"])
+def call_twice(log, rng):
+    """A second call has the id of one before it."""
+    call = log.call(rng.choice(log.numbers()))
+    record = log.record(call)
+    record["payload"] = record["payload"] | {"id": "fc_fixture_twice"}
+    log.lines.insert(call + 1, json.dumps(record, **FORM).encode())
+    log.renumber(call + 1)
+    return {"line": [call + 1, call + 2, call + 3], "lost": "any"}
+
+
+@damage("no_id", ["in_place", "none"], (CODEX,))
+def nameless_output(log, rng):
+    """An output has lost the id of its call."""
+    result = log.result(1)
+    record = log.record(result)
+    del record["payload"]["call_id"]
+    log.put(result, record)
+    return {"line": result + 1, "lost": ["result-1"], "words": ["kestrel"]}
+
+
+@damage("field", "none", (CODEX,))
+def output_of_another_kind(log, rng):
+    result = log.result(1)
+    record = log.record(result)
+    record["payload"] = record["payload"] | {"type": "custom_tool_call_output"}
+    log.put(result, record)
+    return {"line": result + 1, "lost": ["result-1"]}
+
+
+@damage("foreign_thinking", "none", (CLAUDE,))
+def foreign_thinking(log, rng):
+    """An answer of another provider's model begins with thinking that only that provider can read."""
+    answer = log.text("plover")
+    record = log.record(answer)
+    thought = record | {"uuid": new_uuid(rng)}
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "gAAAAAB" + "x" * 200}
+    thought["message"] = record["message"] | {"content": [block]}
+    log.change(answer, parentUuid=thought["uuid"])
+    log.lines.insert(answer, json.dumps(thought, **FORM).encode())
+    return answer + 1
+
+
 @damage("malformed_call", ["in_place", "append", "none"], (CLAUDE,))
 def cut_input(log, rng):
     """The input of a call is a text that was cut, and no object."""
@@ -323,6 +413,23 @@ def ordinal_missing(log, rng):
     record = log.record(len(log.lines) - 1)
     del record["ordinal"]
     log.lines[-1] = json.dumps(record, **FORM).encode()
+    return len(log.lines)
+
+
+@damage("ordinal_missing", "none", (CODEX,), severity="note")
+def ordinal_missing_inside(log, rng):
+    """A record without its number, and one with a number behind it."""
+    index = rng.randrange(2, len(log.lines) - 2)
+    record = log.record(index)
+    del record["ordinal"]
+    log.put(index, record)
+    return index + 1
+
+
+@damage("last_ordinal", "none", (CODEX,), severity="error")
+def last_ordinal(log, rng):
+    """The last record has the highest number that there is."""
+    log.change(len(log.lines) - 1, ordinal=(1 << 64) - 1)
     return len(log.lines)
 
 

@@ -95,7 +95,7 @@ def touched(expected, number, line, now):
     return ""
 
 
-CONTENT = ("invalid_utf8", "lone_surrogate", "orphan", "malformed_call", "duplicate")
+CONTENT = ("invalid_utf8", "lone_surrogate", "orphan", "malformed_call", "duplicate", "no_id")
 
 
 def parsed(line):
@@ -153,7 +153,7 @@ def invented(expected, life):
 
 def said_in_parts(piece, held, expected):
     """A text that quotes an orphan or a cut input, or in which a line feed or another byte became a space."""
-    if expected["code"] in ("orphan", "malformed_call", "duplicate"):
+    if expected["code"] in ("orphan", "malformed_call", "duplicate", "no_id"):
         return CONSTANT in piece or "INVALID_JSON" in piece or any(word in piece for word in expected["words"])
     return expected["code"] == "raw_newline" and all(word in held for word in piece.split(" "))
 

@@ -89,6 +89,9 @@ def found_wrong(expected, code, findings):
     places = {line for finding in mine for line in [finding["line"], *finding["lines"]]}
     if mine and not places & set(expected["lines"]):
         wrong.append(f"{expected['code']} is found at {sorted(places)}, not at {expected['lines']}")
+    weights = {finding["severity"] for finding in mine}
+    if mine and expected["severity"] not in (None, *weights):
+        wrong.append(f"{expected['code']} is {sorted(weights)}, not {expected['severity']}")
     fixes = {finding["repair"] for finding in mine}
     if mine and not fixes & set(expected["fix"]):
         wrong.append(f"{expected['code']} has repair {sorted(fixes)}, not {expected['fix']}")

@@ -223,7 +223,8 @@ def main():
     findings = []
     if expected["code"] and not is_mended and not kept.exists() and lie != "blind":
         line = expected["lines"][0] + (3 if lie == "elsewhere" else 0)
-        finding = {"code": expected["code"], "severity": "warning", "line": line, "lines": []}
+        severity = expected["severity"] or "warning"
+        finding = {"code": expected["code"], "severity": severity, "line": line, "lines": []}
         findings.append(finding | {"repair": expected["fix"][0]})
     if "--output" in arguments:
         print(json.dumps({"version": 1, "files": [{"findings": findings}]}))

@@ -24,6 +24,9 @@ use crate::{
     sessions::{FixRefused, SessionEdit, SessionReport},
 };
 
+/// Bytes behind the old end in which an appended record is looked for.
+const TAIL_BYTES: u64 = 128 * 1024 * 1024;
+
 /// The mending of one session.
 pub(super) struct FixJob<'j> {
     pub(super) doctor: &'j dyn SessionDoctor,
@@ -51,12 +54,25 @@ pub(super) struct FixDone {
 /// The reason why a session was not mended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FixFault {
+    /// No file has the name.
+    #[error("{0}")]
+    Unknown(String),
     /// The file was not read.
     #[error(transparent)]
     Unread(#[from] UnreadFile),
     /// Nothing was written, or everything was taken back.
     #[error("{0}")]
     Refused(String),
+}
+
+impl FixFault {
+    /// Returns `true` if nothing is known about what was named.
+    pub(super) const fn is_unread(&self) -> bool {
+        match self {
+            Self::Unknown(_) | Self::Unread(_) => true,
+            Self::Refused(_) => false,
+        }
+    }
 }
 
 impl From<io::Error> for FixFault {
@@ -115,30 +131,40 @@ impl FixJob<'_> {
         refuse_worse(&before.report, &planned.report)?;
         let manifest = session.manifest(&path, &before.report, changes, &planned)?;
         let journal = FixJournal::create(self.root, &manifest, &session.file)?;
+        let after = self.write_kept(&session, &target, &manifest, &journal)?;
+        Ok(FixDone {
+            before,
+            after,
+            changes: manifest.changes,
+            journal: Some(journal.folder),
+        })
+    }
+
+    /// Writes what the journal keeps, and reads the file again. If that fails, everything is taken back.
+    fn write_kept(
+        &self,
+        session: &OpenSession,
+        target: &LiveTarget,
+        manifest: &FixManifest,
+        journal: &FixJournal,
+    ) -> Result<SessionReport, FixFault> {
         // What another program writes from here on is not overwritten, and its size shows it.
-        let told = if session.is_untouched(&path) {
-            LiveSigns::gather().state_while_held(&target).refusal(self.is_forced)
+        let told = if session.is_untouched(&manifest.path) {
+            LiveSigns::gather().state_while_held(target).refusal(self.is_forced)
         } else {
-            Some(changed_meanwhile(&path))
+            Some(changed_meanwhile(&manifest.path))
         };
         if let Some(told) = told {
             drop(std::fs::remove_dir_all(&journal.folder));
             return Err(FixFault::Refused(told));
         }
-        let written = session
-            .write_changes(&path, &manifest)
-            .and_then(|()| self.verify(&session, &manifest));
-        match written {
+        let written = session.write_changes(manifest);
+        match written.and_then(|()| self.verify(session, manifest)) {
             Ok(after) => {
                 journal.mark_ended().map_err(|error| self.unmarked(&error))?;
-                Ok(FixDone {
-                    before,
-                    after,
-                    changes: manifest.changes,
-                    journal: Some(journal.folder),
-                })
+                Ok(after)
             }
-            Err(error) => Err(self.take_back(&session, &manifest, &journal, &error)),
+            Err(error) => Err(self.take_back(session, manifest, journal, &error)),
         }
     }
 
@@ -340,10 +366,10 @@ impl OpenSession {
     }
 
     /// Appends, overwrites, and puts the time of the last write back.
-    fn write_changes(&self, path: &Path, manifest: &FixManifest) -> Result<(), WriteFault> {
+    fn write_changes(&self, manifest: &FixManifest) -> Result<(), WriteFault> {
         let changes = &manifest.changes;
         if !changes.appended.is_empty() {
-            let mut end = OpenOptions::new().append(true).open(path)?;
+            let mut end = OpenOptions::new().append(true).open(&manifest.path)?;
             if end.metadata()?.ino() != self.metadata.ino() {
                 return Err(WriteFault::Raced);
             }
@@ -381,9 +407,6 @@ impl OpenSession {
         self.file.sync_all()
     }
 }
-
-/// Bytes behind the old end in which an appended record is looked for.
-const TAIL_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Refuses a plan after which as much would be left to mend.
 fn refuse_worse(before: &SessionReport, after: &SessionReport) -> Result<(), FixFault> {

@@ -67,12 +67,12 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     let selection = SessionSelection::of_names(&args.names);
     let mut results = FixResults::new(args);
     for (path, told) in &selection.unknown {
-        results.add_fault(path, &FixFault::Refused(told.clone()), true);
+        results.add_fault(path, &FixFault::Unknown(told.clone()));
     }
     for FoundFile { path, stored, .. } in &selection.files {
         if stored.is_some() {
             let told = FixRefused::OnlyRead(SessionClient::OpenCode).to_string();
-            results.add_fault(path, &FixFault::Refused(told), false);
+            results.add_fault(path, &FixFault::Refused(told));
             continue;
         }
         let name = selection.command_name(path);
@@ -86,7 +86,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
         };
         match job.run() {
             Ok(done) => results.add_done(path, &name, &done)?,
-            Err(fault) => results.add_fault(path, &fault, matches!(fault, FixFault::Unread(_))),
+            Err(fault) => results.add_fault(path, &fault),
         }
     }
     results.finish()
@@ -113,11 +113,11 @@ impl<'a> FixResults<'a> {
     }
 
     /// Tells a session that was not mended.
-    fn add_fault(&mut self, path: &Path, fault: &FixFault, is_unread: bool) {
-        self.has_unread |= is_unread;
+    fn add_fault(&mut self, path: &Path, fault: &FixFault) {
+        self.has_unread |= fault.is_unread();
         self.has_rest = true;
         if self.args.output.is_json() {
-            let status = if is_unread { "not_read" } else { "refused" };
+            let status = if fault.is_unread() { "not_read" } else { "refused" };
             self.documents.push(json!({
                 "file": path.display().to_string(),
                 "client": null,

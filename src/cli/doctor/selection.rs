@@ -19,7 +19,7 @@ use crate::sessions::SessionClient;
 
 /// Sessions that are listed if an id means several.
 const LISTED_MAX: usize = 10;
-/// The begin of the ids of sessions in a database.
+/// The beginning of the ids of sessions in a database.
 const STORED_ID: &str = "ses";
 
 /// The files that the arguments mean, newest first.

@@ -8,7 +8,7 @@ use std::{
 use super::progress::ProgressReader;
 use crate::sessions::{NotRead, SessionClient, SessionEdit, SessionReport, plan_fix, scan_session, scan_session_of};
 
-/// Reads session files, and plans how they are mended.
+/// Reads session files, and plans how they are mended. Tests put another one in its place, which fails midway.
 pub(super) trait SessionDoctor {
     /// Reads a file from its begin on. `place` is the client in whose folder it is.
     fn scan_file(

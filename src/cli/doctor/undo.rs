@@ -27,41 +27,118 @@ pub(super) struct UndoneFix {
 /// Takes the last fix of a session back, or writes the old file to `to`. Fails with a text for the user.
 pub(super) fn undo_fix(root: &Path, name: &Path, to: Option<&Path>) -> Result<UndoneFix, String> {
     let _root = lock_root(root, false).map_err(|error| error.to_string())?;
-    let (journal, manifest) = find_last(root, name)?;
-    let path = manifest.path.clone();
+    let last = KeptFix::find_last(root, name)?;
     match to {
-        Some(new) => write_to(&journal, &manifest, new)?,
-        None => put_back(&journal, &manifest, name)?,
+        Some(new) => last.write_to(new)?,
+        None => last.put_back(name)?,
     }
     Ok(UndoneFix {
-        path,
-        made_at: manifest.made_at,
+        path: last.manifest.path,
+        made_at: last.manifest.made_at,
         new: to.map(Path::to_owned),
     })
 }
 
-/// Returns the last fix of a session that was not taken back.
-fn find_last(root: &Path, name: &Path) -> Result<(FixJournal, FixManifest), String> {
-    let mut found: Vec<(FixJournal, FixManifest)> = Vec::new();
-    for journal in matching_journals(root, name)?
-        .into_iter()
-        .filter(|journal| !journal.is_undone())
-    {
-        let manifest = journal.read_manifest().map_err(|error| unreadable(&journal, &error))?;
-        found.push((journal, manifest));
+/// A fix that was not taken back.
+struct KeptFix {
+    journal: FixJournal,
+    manifest: FixManifest,
+}
+
+impl KeptFix {
+    /// Returns the last fix of a session that was not taken back.
+    fn find_last(root: &Path, name: &Path) -> Result<Self, String> {
+        let mut found: Vec<Self> = Vec::new();
+        for journal in matching_journals(root, name)?
+            .into_iter()
+            .filter(|journal| !journal.is_undone())
+        {
+            let manifest = journal.read_manifest().map_err(|error| unreadable(&journal, &error))?;
+            found.push(Self { journal, manifest });
+        }
+        let mut paths: Vec<&Path> = found.iter().map(|fix| fix.manifest.path.as_path()).collect();
+        paths.sort();
+        paths.dedup();
+        if paths.len() > 1 {
+            let shown: Vec<String> = paths.iter().map(|path| shown_path(path)).collect();
+            return Err(format!(
+                "several sessions have this name, so name one by its path: {}",
+                shown.join(", ")
+            ));
+        }
+        let last = found.pop();
+        last.ok_or_else(|| format!("no fix of this session is kept in {}", shown_path(root)))
     }
-    let mut paths: Vec<&Path> = found.iter().map(|(_, manifest)| manifest.path.as_path()).collect();
-    paths.sort();
-    paths.dedup();
-    if paths.len() > 1 {
-        let shown: Vec<String> = paths.iter().map(|path| shown_path(path)).collect();
-        return Err(format!(
-            "several sessions have this name, so name one by its path: {}",
-            shown.join(", ")
-        ));
+
+    /// Puts the session back as it was.
+    fn put_back(&self, name: &Path) -> Result<(), String> {
+        let Self { journal, manifest } = self;
+        let opened = OpenOptions::new().read(true).write(true).open(&manifest.path);
+        let file = opened.map_err(|error| {
+            let way = self.other_way(name);
+            format!("it cannot be opened for writing ({error}), so nothing is written; {way}")
+        })?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err("another program has locked it, such as a second antiphon doctor: wait for it".to_owned());
+            }
+            Err(TryLockError::Error(error)) => return Err(error.to_string()),
+        }
+        let target = LiveTarget::of_file(manifest.client, &manifest.path, manifest.session.as_deref());
+        let (state, _locks) = match LiveSigns::gather().take_session(&target) {
+            Ok(taken) => taken,
+            Err(state) => (state, Vec::new()),
+        };
+        // A time as the only sign is that of the fix itself, if it was stopped midway.
+        if let Some(told) = state.refusal(true) {
+            return Err(told);
+        }
+        match restore_file(&file, manifest) {
+            Ok(()) => journal
+                .mark_undone()
+                .map_err(|error| format!("it is as before, but that could not be noted: {error}")),
+            Err(fault @ (RestoreFault::Appended | RestoreFault::Changed)) => {
+                Err(format!("{fault}, so nothing is written; {}", self.other_way(name)))
+            }
+            Err(RestoreFault::Io(error)) => Err(format!(
+                "it could not be put back ({error}): run the same command again"
+            )),
+        }
     }
-    let last = found.pop();
-    last.ok_or_else(|| format!("no fix of this session is kept in {}", shown_path(root)))
+
+    /// Says how the old file can be had all the same.
+    fn other_way(&self, name: &Path) -> String {
+        let copy = self
+            .journal
+            .original()
+            .map(|path| format!(" (its copy is {})", shown_path(&path)));
+        format!(
+            "antiphon doctor --undo --to NEW.jsonl {} writes the old file to a new one{}",
+            shown_path(name),
+            copy.unwrap_or_default()
+        )
+    }
+
+    /// Writes the old file to a new one.
+    fn write_to(&self, new: &Path) -> Result<(), String> {
+        let Self { journal, manifest } = self;
+        let mut file = create_private(new).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => format!("{} exists: name a new file", shown_path(new)),
+            _ => format!("{} cannot be written: {error}", shown_path(new)),
+        })?;
+        let original = journal.original().and_then(|path| File::open(path).ok());
+        let written = write_old_file(File::open(&manifest.path), original, &mut file, manifest);
+        written.map_err(|fault| {
+            drop(fs::remove_file(new));
+            match fault {
+                RestoreFault::Io(error) => format!("{} cannot be written: {error}", shown_path(new)),
+                RestoreFault::Appended | RestoreFault::Changed => {
+                    format!("{fault}, and no copy was kept, so the old file is lost")
+                }
+            }
+        })
+    }
 }
 
 /// Returns the fixes of a session that is named by its path or the beginning of its id, oldest first.
@@ -89,73 +166,6 @@ fn unreadable(journal: &FixJournal, error: &io::Error) -> String {
         "the manifest in {} cannot be read ({error})",
         shown_path(&journal.folder)
     )
-}
-
-/// Puts the session back as it was.
-fn put_back(journal: &FixJournal, manifest: &FixManifest, name: &Path) -> Result<(), String> {
-    let opened = OpenOptions::new().read(true).write(true).open(&manifest.path);
-    let file = opened.map_err(|error| {
-        let way = other_way(journal, name);
-        format!("it cannot be opened for writing ({error}), so nothing is written; {way}")
-    })?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err("another program has locked it, such as a second antiphon doctor: wait for it".to_owned());
-        }
-        Err(TryLockError::Error(error)) => return Err(error.to_string()),
-    }
-    let target = LiveTarget::of_file(manifest.client, &manifest.path, manifest.session.as_deref());
-    let (state, _locks) = match LiveSigns::gather().take_session(&target) {
-        Ok(taken) => taken,
-        Err(state) => (state, Vec::new()),
-    };
-    // A time as the only sign is that of the fix itself, if it was stopped midway.
-    if let Some(told) = state.refusal(true) {
-        return Err(told);
-    }
-    match restore_file(&file, manifest) {
-        Ok(()) => journal
-            .mark_undone()
-            .map_err(|error| format!("it is as before, but that could not be noted: {error}")),
-        Err(fault @ (RestoreFault::Appended | RestoreFault::Changed)) => {
-            Err(format!("{fault}, so nothing is written; {}", other_way(journal, name)))
-        }
-        Err(RestoreFault::Io(error)) => Err(format!(
-            "it could not be put back ({error}): run the same command again"
-        )),
-    }
-}
-
-/// Says how the old file can be had all the same.
-fn other_way(journal: &FixJournal, name: &Path) -> String {
-    let copy = journal
-        .original()
-        .map(|path| format!(" (its copy is {})", shown_path(&path)));
-    format!(
-        "antiphon doctor --undo --to NEW.jsonl {} writes the old file to a new one{}",
-        shown_path(name),
-        copy.unwrap_or_default()
-    )
-}
-
-/// Writes the old file to a new one.
-fn write_to(journal: &FixJournal, manifest: &FixManifest, new: &Path) -> Result<(), String> {
-    let mut file = create_private(new).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => format!("{} exists: name a new file", shown_path(new)),
-        _ => format!("{} cannot be written: {error}", shown_path(new)),
-    })?;
-    let original = journal.original().and_then(|path| File::open(path).ok());
-    let written = write_old_file(File::open(&manifest.path), original, &mut file, manifest);
-    written.map_err(|fault| {
-        drop(fs::remove_file(new));
-        match fault {
-            RestoreFault::Io(error) => format!("{} cannot be written: {error}", shown_path(new)),
-            RestoreFault::Appended | RestoreFault::Changed => {
-                format!("{fault}, and no copy was kept, so the old file is lost")
-            }
-        }
-    })
 }
 
 /// The folders of fixes that were removed, and those that stay.

@@ -94,7 +94,8 @@ damages! {
     /// the file does not begin with the record that names the session
     SessionMetaMissing = "session_meta_missing", Chain, "told: what it held cannot be made up";
     /// the client's list of turns is ahead of the file
-    ProjectionAhead = "projection_ahead", Chain, "told: the client's list is never written, and the turns are in the file";
+    ProjectionAhead = "projection_ahead", Chain,
+        "told: the client's database is never written; the turns are in the file, whatever the list shows";
 }
 
 /// The code of a finding: a damage of the file, or a fault of its calls and results.

@@ -33,7 +33,7 @@ pub enum FixRefused {
         /// Its line.
         line: u64,
     },
-    /// The client would send less than before.
+    /// The client would send less than before, with all lines mended.
     #[error("after all edits, the client would send {after} messages, and it sends {before} now")]
     SendsLess {
         /// Messages that it sends now.
@@ -74,7 +74,7 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
     if !report.client.is_mended() {
         return Err(FixRefused::OnlyRead(report.client).into());
     }
-    let before = report.reachable;
+    let mut before = report.reachable;
     for _ in 0..ROUNDS_MAX {
         let mendable = || report.findings.iter().filter(|finding| finding.fix != FixKind::Told);
         let row = logs.iter().find(|row| row.client == report.client);
@@ -83,15 +83,13 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
             break;
         };
         let way = match layer {
-            DamageLayer::Chain | DamageLayer::Pairs => log_way,
+            DamageLayer::Chain | DamageLayer::Pairs | DamageLayer::Copies => log_way,
             // A line that is mended leaves the others as they are.
-            DamageLayer::Lines | DamageLayer::JoinedLines | DamageLayer::Copies => {
-                PlanWay::InTurn(file_edits::plan_edits)
-            }
+            DamageLayer::Lines | DamageLayer::JoinedLines => PlanWay::InTurn(file_edits::plan_edits),
         };
         // A log that plans its findings together has judged pairs as they are in the mended chain.
         let last = match way {
-            PlanWay::Together(_) => DamageLayer::Pairs,
+            PlanWay::Together(_) => layer.max(DamageLayer::Pairs),
             PlanWay::InTurn(_) => layer,
         };
         let findings: Vec<&SessionFinding> = mendable()
@@ -99,6 +97,10 @@ fn plan_with(logs: &'static [LogRow], file: &mut (impl Read + Seek)) -> io::Resu
             .collect();
         add_layer(way, &findings, &mut edited)?;
         report = scan_view(logs, &mut edited)?;
+        // A record that comes back may be a summary or a step back, which takes messages out as the client wanted.
+        if layer <= DamageLayer::JoinedLines {
+            before = report.reachable;
+        }
     }
     if let Some(finding) = report.findings.iter().find(|finding| finding.fix != FixKind::Told) {
         return Err(FixRefused::Remains {
@@ -166,6 +168,7 @@ mod tests {
 
     use super::*;
     use crate::sessions::{
+        client::SessionClient,
         damage::Damage,
         log::SessionLog,
         marks::find_origin,
@@ -345,13 +348,22 @@ mod tests {
                 find_lost_parent(facts, record);
             })
         };
-        // It sends more of a damaged file.
+        // Its finding is mended so that less is sent.
         let new_shrinking = || {
             StandInLog::new_log(|facts, record| {
                 facts.messages += 1;
-                facts.reachable += 1 + u64::from(record.is_skipped);
+                let Some(at) = record.text.iter().position(|byte| *byte == b'x') else {
+                    return;
+                };
+                facts.reachable += 2;
+                find_lost_parent(facts, record);
+                facts.findings.last_mut().unwrap().byte += at as u64;
             })
         };
+        let overwrites = PlanWay::InTurn(|finding, _| {
+            let (at, new) = (finding.byte, b"y".to_vec());
+            Ok(vec![SessionEdit::Overwrite { at, new }])
+        });
         let stubborn = row(new_stubborn, no_edits);
         assert_eq!(refusal(stubborn, &a), FixRefused::Remains { code, line: 1 });
         let unfit = row(new_stubborn, unfit_edits);
@@ -361,9 +373,9 @@ mod tests {
             end: a.len() as u64,
         };
         assert_eq!(refusal(unfit, &a), FixRefused::Unfit { code, line: 1, fault });
-        let shrinking = row(new_shrinking, no_edits);
-        let wanted = FixRefused::SendsLess { before: 4, after: 2 };
-        assert_eq!(refusal(shrinking, &format!("{a} {b}\n")), wanted);
+        let shrinking = row(new_shrinking, overwrites);
+        let wanted = FixRefused::SendsLess { before: 2, after: 0 };
+        assert_eq!(refusal(shrinking, &format!("{a}\n{b}\n")), wanted);
         assert_eq!(refusal(shrinking, "{}\n"), FixRefused::NotRead(NotRead::UnknownClient));
     }
 

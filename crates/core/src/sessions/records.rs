@@ -112,8 +112,8 @@ struct LineState {
     has_kept_fragment: bool,
     /// The first NUL byte, and the end of the last one.
     nuls: Option<Range<u64>>,
-    /// `true` if it has a byte that is no UTF-8.
-    has_bad_bytes: bool,
+    /// Runs of bytes that are no UTF-8.
+    bad_runs: u64,
 }
 
 /// A record whose line ended inside of a string.
@@ -589,7 +589,7 @@ impl<R: SkipHoles> PieceReader<R> {
             byte,
             text,
             is_skipped,
-            has_bad_bytes: self.state.has_bad_bytes,
+            has_bad_bytes: self.state.bad_runs > 0,
             has_lone_surrogate: surrogates.is_some(),
             members,
         });
@@ -630,7 +630,7 @@ impl<R: SkipHoles> PieceReader<R> {
             at = end;
         }
         if let Some(bad) = bad {
-            self.state.has_bad_bytes = true;
+            self.state.bad_runs = self.state.bad_runs.saturating_add(1);
             let span = base.saturating_add(bad.start as u64)..base.saturating_add(bad.end as u64);
             self.add_finding(Damage::InvalidUtf8, self.line, span, FixKind::InPlace);
         }

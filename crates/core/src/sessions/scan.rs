@@ -224,6 +224,9 @@ impl SessionScan {
         }
         let mut of_lines = file.findings;
         of_lines.extend(self.stray);
+        // Codex 0.171 loads no file that begins with anything else than its first record (2026-11).
+        let is_first_lost = of_lines.iter().any(|finding| finding.loss == RecordLoss::First);
+        let is_dead = client == SessionClient::Codex && is_first_lost;
         Ok(SessionReport {
             client,
             version: facts.version,
@@ -231,7 +234,7 @@ impl SessionScan {
             bytes: file.bytes,
             lines: file.lines,
             messages: facts.messages,
-            reachable: facts.reachable,
+            reachable: if is_dead { 0 } else { facts.reachable },
             last_ordinal: facts.last_ordinal,
             findings: join_findings(client, of_lines, facts.findings, is_empty),
             unlisted: file.unlisted,
@@ -316,12 +319,13 @@ mod tests {
             (vec![CODEX, CODEX], Ok((codex, 2, 2))),
             // A record that the client skips counts, and tells the client if no other does.
             (vec!["\0", CLAUDE], Ok((claude, 1, 1))),
+            (vec!["", CODEX, "\0"], Ok((codex, 1, 1))),
+            (vec!["\0", CODEX], Ok((codex, 1, 0))),
             (vec![TITLE], Err(NotRead::NoContent)),
             (vec![SYSTEM], Err(NotRead::UnknownClient)),
             (vec!["{}", "[]", "x"], Err(NotRead::UnknownClient)),
-            (vec![SYSTEM, QWEN, CLAUDE], Err(NotRead::SeveralClients)),
-            (vec![CLAUDE, COPILOT], Err(NotRead::SeveralClients)),
-            (vec![SYSTEM, GEMINI, CLAUDE], Err(NotRead::UnknownClient)),
+            (vec![CLAUDE, QWEN], Err(NotRead::SeveralClients)),
+            (vec![CODEX, COPILOT], Err(NotRead::SeveralClients)),
             (vec![CLAUDE, CODEX], Err(NotRead::SeveralClients)),
             (vec![CODEX, GEMINI], Ok((codex, 1, 1))),
             (vec![GEMINI, CODEX], Err(NotRead::UnknownClient)),

@@ -345,29 +345,31 @@ pub const MEASURED: &[Measured] = &[
         "the client leaves a result out, or the provider refuses reasoning in open text",
     ),
     // Copilot CLI, which goes by the order of the file.
-    copilot(Damage::NulBytes, Severity::Note, "the client passes over them").at(RecordLoss::Nothing),
-    copilot(Damage::NulBytes, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     copilot(
         Damage::NulBytes,
         Severity::Warning,
-        "the client skips the record that stands on the same line",
+        "the client skips a record that stands on the same line; with the first one it does not load the session",
     ),
-    copilot(Damage::ByteOrderMark, Severity::Note, READ_ALL_THE_SAME),
-    copilot(Damage::InvalidUtf8, Severity::Error, NOT_LOADED).at(RecordLoss::First),
-    copilot(Damage::InvalidUtf8, Severity::Warning, "the client skips the record"),
+    copilot(
+        Damage::ByteOrderMark,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
+    copilot(
+        Damage::InvalidUtf8,
+        Severity::Warning,
+        "the client skips the record; with the first one it does not load the session",
+    ),
     copilot(
         Damage::LoneSurrogate,
         Severity::Note,
         "the client replaces it before it sends the text",
     ),
-    copilot(Damage::TornRecord, Severity::Note, PASSED_OVER).at(RecordLoss::Nothing),
-    copilot(Damage::TornRecord, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     copilot(
         Damage::TornRecord,
         Severity::Warning,
-        "the client skips the line, with any record behind the fragment",
+        "the client skips the line, with any record behind the fragment; with the first one it does not load the session",
     ),
-    copilot(Damage::JoinedRecords, Severity::Error, NOT_LOADED).at(RecordLoss::First),
     copilot(
         Damage::JoinedRecords,
         Severity::Warning,
@@ -379,37 +381,72 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client sends a call twice, and the provider refuses every request; a result it sends once",
     ),
-    copilot(Damage::EmptyFile, Severity::Error, NOT_FOUND),
-    copilot(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
-    copilot(Damage::OpenCall, Severity::Note, INTERRUPTED),
-    copilot_pair(FindingKind::Unanswered, Severity::Note, INTERRUPTED),
-    copilot_pair(FindingKind::Orphan, Severity::Warning, LEFT_OUT),
-    copilot_pair(FindingKind::Duplicate, Severity::Note, FIRST_RESULT),
+    copilot(
+        Damage::EmptyFile,
+        Severity::Error,
+        "the client does not find the session",
+    ),
+    copilot(
+        Damage::SessionMetaMissing,
+        Severity::Error,
+        "the client does not load the session",
+    ),
+    copilot(
+        Damage::OpenCall,
+        Severity::Note,
+        "the client answers the call itself, with the words that it was interrupted",
+    ),
+    copilot_pair(
+        FindingKind::Unanswered,
+        Severity::Note,
+        "the client answers the call itself, with the words that it was interrupted",
+    ),
+    copilot_pair(
+        FindingKind::Orphan,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    copilot_pair(
+        FindingKind::Duplicate,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
     copilot_pair(
         FindingKind::MalformedCall,
         Severity::Error,
         "the client does not load a session with a call that has no id",
     ),
-    copilot_pair(FindingKind::NoId, Severity::Error, NOT_LOADED),
-    copilot_pair(FindingKind::DuplicateCall, Severity::Error, BOTH_SENT),
+    copilot_pair(
+        FindingKind::NoId,
+        Severity::Error,
+        "the client does not load the session",
+    ),
+    copilot_pair(
+        FindingKind::DuplicateCall,
+        Severity::Error,
+        "the client sends both, and the provider refuses every request",
+    ),
     // Qwen Code, which goes back from the last record, link by link.
     qwen(
         Damage::NulBytes,
         Severity::Note,
         "the client takes a record that stands on the same line out of it",
     ),
-    qwen(Damage::ByteOrderMark, Severity::Note, READ_ALL_THE_SAME),
+    qwen(
+        Damage::ByteOrderMark,
+        Severity::Note,
+        "the client reads the file all the same",
+    ),
     qwen(Damage::InvalidUtf8, Severity::Note, "the client replaces the byte"),
     qwen(
         Damage::LoneSurrogate,
         Severity::Error,
         "the client sends it as it is, and the provider refuses every request",
     ),
-    qwen(Damage::TornRecord, Severity::Note, PASSED_OVER).at(RecordLoss::Nothing),
     qwen(
         Damage::TornRecord,
         Severity::Warning,
-        "the client skips the line, and sends nothing of what stands before it",
+        "the client skips the line; if a record was lost by it, nothing of what stands before it is sent",
     ),
     qwen(Damage::JoinedRecords, Severity::Note, "the client reads all of them"),
     qwen(
@@ -422,8 +459,16 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client sends its calls and results once",
     ),
-    qwen(Damage::EmptyFile, Severity::Error, NOT_FOUND),
-    qwen(Damage::LostParent, Severity::Warning, NOTHING_BEFORE),
+    qwen(
+        Damage::EmptyFile,
+        Severity::Error,
+        "the client does not find the session",
+    ),
+    qwen(
+        Damage::LostParent,
+        Severity::Warning,
+        "the client sends nothing of what stands before it",
+    ),
     qwen(
         Damage::UuidTwice,
         Severity::Warning,
@@ -444,33 +489,61 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client sends the branch of the last record",
     ),
-    qwen(Damage::OpenCall, Severity::Note, UNRECORDED),
-    qwen_pair(FindingKind::Unanswered, Severity::Note, UNRECORDED),
-    qwen_pair(FindingKind::Orphan, Severity::Warning, LEFT_OUT),
-    qwen_pair(FindingKind::Duplicate, Severity::Note, FIRST_RESULT),
-    qwen_pair(FindingKind::DuplicateCall, Severity::Error, BOTH_SENT),
+    qwen(
+        Damage::OpenCall,
+        Severity::Note,
+        "the client answers the call itself, with the words that no result was recorded",
+    ),
+    qwen_pair(
+        FindingKind::Unanswered,
+        Severity::Note,
+        "the client answers the call itself, with the words that no result was recorded",
+    ),
+    qwen_pair(
+        FindingKind::Orphan,
+        Severity::Warning,
+        "the client leaves the result out",
+    ),
+    qwen_pair(
+        FindingKind::Duplicate,
+        Severity::Note,
+        "the client sends the first of the results",
+    ),
+    qwen_pair(
+        FindingKind::DuplicateCall,
+        Severity::Error,
+        "the client sends both, and the provider refuses every request",
+    ),
     qwen_pair(
         FindingKind::MalformedCall,
         Severity::Note,
         "the client sends another input in its place",
     ),
     // opencode, which keeps its sessions in a database.
-    opencode(SessionCode::Damage(Damage::TornRecord), Severity::Error, NOT_LOADED),
+    opencode(
+        SessionCode::Damage(Damage::TornRecord),
+        Severity::Error,
+        "the client does not load the session",
+    ),
     opencode(
         SessionCode::Damage(Damage::LostParent),
         Severity::Warning,
         "the client leaves it out",
     ),
-    opencode(SessionCode::Damage(Damage::OpenCall), Severity::Note, INTERRUPTED),
+    opencode(
+        SessionCode::Damage(Damage::OpenCall),
+        Severity::Note,
+        "the client answers it in each request, with the words that it was interrupted",
+    ),
     opencode(
         SessionCode::Pairing(FindingKind::Unanswered),
         Severity::Note,
-        INTERRUPTED,
+        "the client answers it in each request, with the words that it was interrupted",
     ),
     opencode(
         SessionCode::Pairing(FindingKind::DuplicateCall),
         Severity::Error,
-        BOTH_SENT,
+        "the client sends both, and the provider refuses every request",
     ),
     opencode(
         SessionCode::Pairing(FindingKind::MalformedCall),
@@ -489,17 +562,6 @@ const NOT_LOADED: &str = "the client does not load the session";
 
 /// The effect of damage that costs Codex one record.
 const SKIPPED: &str = "the client skips the record, and answers its call with `aborted`";
-
-/// The effects on clients whose sessions are only read, where several rows have the same.
-const READ_ALL_THE_SAME: &str = "the client reads the file all the same";
-const INTERRUPTED: &str = "the client answers the call itself, with the words that it was interrupted";
-const UNRECORDED: &str = "the client answers the call itself, with the words that no result was recorded";
-const LEFT_OUT: &str = "the client leaves the result out";
-const FIRST_RESULT: &str = "the client sends the first of the results";
-const BOTH_SENT: &str = "the client sends both, and the provider refuses every request";
-const NOT_FOUND: &str = "the client does not find the session";
-const NOTHING_BEFORE: &str = "the client sends nothing of what stands before it";
-const PASSED_OVER: &str = "the client passes over the fragment";
 
 /// The versions of Claude Code that a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -571,6 +633,20 @@ const fn codex_row(code: SessionCode, severity: Severity, effect: &'static str) 
     }
 }
 
+impl Measured {
+    /// Returns the row for one case alone.
+    const fn at(self, loss: RecordLoss) -> Self {
+        Self {
+            loss: Some(loss),
+            ..self
+        }
+    }
+
+    fn has_version(&self, version: ClientVersion) -> bool {
+        self.from.is_none_or(|from| version >= from) && self.until.is_none_or(|until| version < until)
+    }
+}
+
 const fn copilot(damage: Damage, severity: Severity, effect: &'static str) -> Measured {
     read_only_row(SessionClient::Copilot, SessionCode::Damage(damage), severity, effect)
 }
@@ -600,26 +676,12 @@ const fn read_only_row(client: SessionClient, code: SessionCode, severity: Sever
     Measured {
         code,
         client,
-        loss: None,
         from: None,
         until: None,
+        loss: None,
         severity,
         effect,
         measured,
-    }
-}
-
-impl Measured {
-    /// Returns the row for one case alone.
-    const fn at(self, loss: RecordLoss) -> Self {
-        Self {
-            loss: Some(loss),
-            ..self
-        }
-    }
-
-    fn has_version(&self, version: ClientVersion) -> bool {
-        self.from.is_none_or(|from| version >= from) && self.until.is_none_or(|until| version < until)
     }
 }
 
@@ -636,15 +698,13 @@ pub fn find_effect(
         let mut rows = rows_of(code, client).filter(has_case);
         rows.find(|row| row.has_version(version))
     };
-    match version {
-        Some(version) => first(version),
-        // Each row begins or ends the effect of another one.
-        None => {
-            let begins = rows_of(code, client).filter_map(|row| row.from);
-            let effects = begins.chain([ClientVersion([0, 0, 0])]).filter_map(first);
-            effects.max_by_key(|row| row.severity)
-        }
+    if let Some(version) = version {
+        return first(version);
     }
+    // Each row begins or ends the effect of another one.
+    let begins = rows_of(code, client).filter_map(|row| row.from);
+    let effects = begins.chain([ClientVersion([0, 0, 0])]).filter_map(first);
+    effects.max_by_key(|row| row.severity)
 }
 
 /// Returns the weight of a finding for a version of a client. What was not measured is at least a warning, and as grave as
@@ -749,8 +809,9 @@ mod tests {
         let client = SessionClient::ClaudeCode;
         for (code, wanted) in [
             (SessionCode::Damage(Damage::LongRecord), Severity::Warning),
-            // Errors for other clients.
+            // A note for Codex, and an error for others.
             (SessionCode::Pairing(FindingKind::DuplicateCall), Severity::Error),
+            // An error for Codex.
             (SessionCode::Damage(Damage::EmptyFile), Severity::Error),
         ] {
             assert_eq!(find_effect(code, RecordLoss::Any, client, None), None);

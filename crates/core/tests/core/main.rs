@@ -48,5 +48,6 @@ mod scanner;
 mod server_rule_cases;
 mod server_rule_properties;
 mod session_lines;
+mod session_plans;
 mod step_growth;
 mod stream_watchers;

@@ -310,7 +310,6 @@ fn each_damage_is_found_at_its_line() {
 /// where none does.
 #[test]
 fn each_damage_says_which_record_is_lost_by_it() {
-    let bad = b"{\"x\":\"\xff\"}".to_vec();
     for (name, lines, wanted) in [
         ("NUL alone", vec![A, "\0\0", B], "nul_bytes none"),
         ("NUL before a record", vec![A, "\0\0{\"x\":1}", B], "nul_bytes any"),
@@ -361,6 +360,11 @@ fn each_damage_says_which_record_is_lost_by_it() {
         let file = read_file(lines.join("\n").as_bytes()).2;
         assert_eq!(losses(&file), wanted, "{name}");
     }
+}
+
+#[test]
+fn each_bad_byte_says_which_record_is_lost_by_it() {
+    let bad = b"{\"x\":\"\xff\"}".to_vec();
     for (name, before, after, wanted) in [
         ("a bad byte", &b""[..], &b"\n"[..], "invalid_utf8 any"),
         (

@@ -81,8 +81,8 @@ impl LiveSigns {
         time_sign(target, &homes)
     }
 
-    #[cfg(unix)]
     /// Returns the use of a session, and takes the client's own lock, which is held as long as the files live.
+    #[cfg(unix)]
     pub(super) fn take_session(&self, target: &LiveTarget) -> Result<(LiveState, Vec<File>), LiveState> {
         let mut held = Vec::new();
         if target.client == SessionClient::Codex {

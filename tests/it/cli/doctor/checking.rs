@@ -46,8 +46,8 @@ fn check_reads_a_session_as_the_doctor_does() {
         } else {
             home.claude(CLAUDE, &bytes)
         };
-        // Its age is told in whole days, so both commands tell the same.
-        set_age(&path, Duration::from_secs(36 * 3600));
+        // Its age is told in whole hours, so both commands tell the same.
+        set_age(&path, Duration::from_secs(36 * 3600 + 1800));
         let path = path.to_str().unwrap();
         let (doctor, check) = (home.run(&[path]), run_other(&home, &["check", path], Stdio::null()));
         assert_eq!((doctor.code, check.code), (Some(code), Some(code)), "{name}: {check:?}");

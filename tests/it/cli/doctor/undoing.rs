@@ -96,8 +96,11 @@ fn bytes_that_somebody_else_has_changed_are_never_lost() {
     let told = home.run(&["--undo", "019a", "--to", "new.jsonl"]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(!home.folder.join("new.jsonl").exists());
-    // A session that is gone comes back from its copy.
+    // A session that was cut, or that is gone, comes back from its copy.
     fs::write(folder.join("original"), &damaged).unwrap();
+    fs::write(&path, &present[..30]).unwrap();
+    assert_eq!(home.run(&["--undo", "019a", "--to", "cut.jsonl"]).code, Some(0));
+    assert_eq!(fs::read(home.folder.join("cut.jsonl")).unwrap(), damaged);
     fs::remove_file(&path).unwrap();
     assert_eq!(
         home.run(&["--undo", path.to_str().unwrap(), "--to", "new.jsonl"]).code,

@@ -1,6 +1,6 @@
 //! The faults of a session, and the messages that its client would send.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     branch::{RecordSet, SentBranch, find_leaf, walk_back},
@@ -300,6 +300,12 @@ impl Judge<'_> {
 
     fn pair_faults(&self, placed: &[PlacedFinding], sent: &SentRecords) -> Vec<FoundFault> {
         let hidden = self.hidden_results(sent);
+        let doubled = placed
+            .iter()
+            .filter(|found| found.finding.kind == FindingKind::DuplicateCall);
+        let doubled: HashSet<u64> = doubled
+            .filter_map(|found| Some(self.list().part(found.place.part)?.id))
+            .collect();
         let mut faults = Vec::new();
         for found in placed {
             let (record, number) = (found.place.record, found.place.part);
@@ -318,7 +324,11 @@ impl Judge<'_> {
             if self.list().entry(record).has(mark::SKIPPED) {
                 continue;
             }
-            let remedy = self.pair_remedy(code, record, number, &part);
+            // Of two calls of one turn with one id the other one would get the result.
+            let remedy = match code {
+                SessionCode::Pairing(FindingKind::Unanswered) if doubled.contains(&part.id) => Remedy::Told,
+                code => self.pair_remedy(code, record, number, &part),
+            };
             faults.push(FoundFault {
                 place: Some((record, number)),
                 ..self.part_fault(code, record, &part, lines, remedy)

@@ -257,7 +257,8 @@ impl BackWalk<'_> {
                 .list
                 .parts_of(record)
                 .filter_map(|part| self.owners.get(&part.id).copied());
-            let is_before = |owner: &u32| *owner < record && !seen.has(*owner);
+            let is_before =
+                |owner: &u32| *owner < record && !seen.has(*owner) && self.list.entry(*owner).has(mark::REAL_UUID);
             if let Some(owner) = owners.find(is_before) {
                 return owner;
             }

@@ -15,7 +15,14 @@ use super::{
 };
 use crate::{
     repair::Placeholder,
-    sessions::{edits::SessionEdit, finding::SessionFinding, log::SessionFile, records::read_records},
+    sessions::{
+        damage::{Damage, SessionCode},
+        edits::SessionEdit,
+        file_edits,
+        finding::SessionFinding,
+        log::SessionFile,
+        records::read_records,
+    },
     splice::Span,
     wire::json::{Json, JsonKind, quote_string},
     work,
@@ -52,6 +59,7 @@ pub(super) fn plan_findings(findings: &[&SessionFinding], file: &mut dyn Session
         work::count(1);
         plan.add_remedy(fault.remedy)?;
     }
+    plan.add_copies(findings)?;
     Ok(plan.edits)
 }
 
@@ -290,6 +298,17 @@ impl<'p> FaultPlan<'p> {
             self.add_last_prompt()?;
         }
         Ok(())
+    }
+
+    /// Appends the records of joined lines that get no line of their own there. None of them is a new end.
+    fn add_copies(&mut self, findings: &[&SessionFinding]) -> io::Result<()> {
+        let joined = SessionCode::Damage(Damage::JoinedRecords);
+        let mut has_copies = false;
+        for finding in findings.iter().filter(|finding| finding.code == joined) {
+            self.edits.extend(file_edits::plan_edits(finding, &mut *self.file)?);
+            has_copies = true;
+        }
+        if has_copies { self.add_last_prompt() } else { Ok(()) }
     }
 
     /// Appends the record that names the end of the conversation once more.

@@ -159,6 +159,22 @@ const CASES: &[LogCase] = &[
         after: (3, 3),
     },
     LogCase {
+        name: "two calls with one id, of which one has no result",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 result A", "4 3 call m2 A", "5 4 user"],
+        found: &["unanswered 4 append"],
+        before: (4, 5),
+        after: (6, 6),
+    },
+    LogCase {
+        name: "two calls of one answer with one id, of which one has no result",
+        version: NEW,
+        lines: &["1 - user", "2 1 call m1 A", "3 2 call m1 A", "4 3 result A", "5 4 user"],
+        found: &["duplicate_call 3 none", "unanswered 3 none"],
+        before: (4, 5),
+        after: (4, 5),
+    },
+    LogCase {
         name: "a circle",
         version: OLD,
         lines: &[

@@ -73,7 +73,9 @@ impl SessionLog for CodexLog {
         if !self.has_begun && !is_meta {
             self.meta_missing = Some(missing_meta(record));
         }
-        self.is_cut_off |= !self.has_begun && record.is_skipped;
+        // Codex 0.171 skips a record with a byte that is no UTF-8, or with half of a character. The damage is told by itself.
+        let is_skipped = record.is_skipped || record.has_bad_bytes || record.has_lone_surrogate;
+        self.is_cut_off |= !self.has_begun && is_skipped;
         self.has_begun = true;
         // The client skips it, and says nothing.
         let Some(rollout) = rollout else {
@@ -84,12 +86,7 @@ impl SessionLog for CodexLog {
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
         };
-        // Codex 0.171 skips a record with a byte that is no UTF-8, or with half of a character. The damage is told by itself.
-        let is_unread = record.has_bad_bytes || record.has_lone_surrogate;
-        let is_paginated = self.meta.as_ref().is_some_and(|meta| meta.is_paginated);
-        let is_near_end = is_paginated && (rollout.ordinal.is_none() || self.ordinals.lacks_last());
-        // Only behind a record without a number it matters which ones the client skips: the last one that it reads counts.
-        if !record.is_skipped && !(is_near_end && is_unread) {
+        if !is_skipped {
             self.ordinals.add(rollout.ordinal, place);
         }
         match rollout.kind {
@@ -97,14 +94,14 @@ impl SessionLog for CodexLog {
             RolloutKind::ResponseItem => {
                 let item = read_item(rollout.json, rollout.payload);
                 let fits = self.may_fit(&item, record.text);
-                self.add_item(&item, item_place(place, record.is_skipped || is_unread, fits));
+                self.add_item(&item, item_place(place, is_skipped, fits));
             }
             RolloutKind::AgentMessage => {
                 self.history.note_message(true);
-                self.count_item(record.is_skipped);
+                self.count_item(is_skipped);
             }
-            RolloutKind::Compacted if !record.is_skipped => self.add_summary(&rollout, place),
-            RolloutKind::RolledBack if !record.is_skipped => self.history.roll_back(rollout.removed_turns()),
+            RolloutKind::Compacted if !is_skipped => self.add_summary(&rollout, place),
+            RolloutKind::RolledBack if !is_skipped => self.history.roll_back(rollout.removed_turns()),
             RolloutKind::Compacted | RolloutKind::RolledBack | RolloutKind::Other => {}
         }
     }

@@ -37,6 +37,11 @@ impl OrdinalRun {
         Some(self.line.saturating_add(place))
     }
 
+    /// Returns its highest number.
+    const fn last(&self) -> u64 {
+        self.first.saturating_add(self.count.saturating_sub(1))
+    }
+
     /// Adds a number. Returns `false` if it, or its line, does not follow the last one.
     fn extend(&mut self, ordinal: u64, line: u64) -> bool {
         let follows =
@@ -81,8 +86,7 @@ impl OrdinalLog {
             return;
         }
         work::count(64);
-        let is_higher = |last: &OrdinalRun| last.first.saturating_add(last.count.saturating_sub(1)) < ordinal;
-        if self.rising.last().is_none_or(is_higher) {
+        if self.rising.last().is_none_or(|last| last.last() < ordinal) {
             self.rising.push(OrdinalRun {
                 first: ordinal,
                 line: place.line,
@@ -129,8 +133,7 @@ impl OrdinalLog {
 
     /// Returns the highest number. `None` if there is none.
     pub(super) fn highest(&self) -> Option<u64> {
-        let last = self.rising.last()?;
-        Some(last.first.saturating_add(last.count.saturating_sub(1)))
+        self.rising.last().map(OrdinalRun::last)
     }
 
     /// Returns the findings of a file with numbers.

@@ -627,6 +627,19 @@ fn a_record_with_a_byte_that_is_no_utf8_is_not_sent() {
     last.insert(at, 0xff);
     let text = [meta.as_bytes(), &last].concat();
     assert_eq!((scan(&text).messages, scan(&text).reachable), (1, 0));
+    // A summary in such a record replaces nothing, and such a name of the session keeps it from being loaded.
+    let user_line = user(Some("1")) + "\n";
+    let summary = record_line(
+        2,
+        Some("2"),
+        "summary",
+        Some(r#"{"message":"\ud83d","replacement_history":[]}"#),
+    );
+    let text = [meta.as_bytes(), user_line.as_bytes(), summary.as_bytes(), b"\n"].concat();
+    assert_eq!((scan(&text).messages, scan(&text).reachable), (1, 1));
+    let half = meta.replace("0.171.0", r"0.171.0\ud83d");
+    let text = [half.as_bytes(), user_line.as_bytes()].concat();
+    assert_eq!((scan(&text).messages, scan(&text).reachable), (1, 0));
     // It is not the last one that the client reads.
     let text = [meta.as_bytes(), user(None).as_bytes(), b"\n", &last].concat();
     assert_eq!(listed(&scan(&text)), [("ordinal_missing", 2, Append)]);

@@ -18,11 +18,16 @@ pub(super) fn list_processes() -> Result<Vec<ProcessFacts>, String> {
         let pid = facts.pid.to_string();
         let told = read_output("lsof", &["-a", "-d", "cwd", "-p", &pid, "-Fn"])?;
         facts.working_folder = told.lines().find_map(|line| line.strip_prefix('n')).map(PathBuf::from);
+        // It may have resumed any session, unless it has ended meanwhile.
+        if facts.working_folder.is_none() && !read_output("ps", &["-o", "pid=", "-p", &pid])?.trim().is_empty() {
+            return Err(format!("lsof does not tell the folder of process {pid}"));
+        }
     }
-    if found.is_empty() {
-        return Err("ps lists no process".to_owned());
+    if found.iter().any(|facts| facts.pid == std::process::id()) {
+        Ok(found)
+    } else {
+        Err("ps does not list this user's processes".to_owned())
     }
-    Ok(found)
 }
 
 /// Returns what a program writes.
