@@ -4,13 +4,15 @@
 //! answers open calls itself at its start. A file that does not begin with `session.start` is not loaded. Tried with
 //! Copilot CLI 1.0.102 (2026-11), whose package has the schema of all events.
 
+use std::collections::HashSet;
+
 use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
     finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
-    records::SessionRecord,
+    records::{FileLines, SessionRecord},
 };
 use crate::{
     conversation::FindingKind,
@@ -30,8 +32,8 @@ pub(super) struct CopilotLog {
     /// `true` once a record was seen.
     has_begun: bool,
     messages: u64,
-    /// Those of them that are sent.
-    sent: u64,
+    /// Lines of the messages that are sent.
+    sent: Vec<u64>,
     pairs: CallPairs,
 }
 
@@ -53,8 +55,7 @@ impl SessionLog for CopilotLog {
             line: record.line,
             byte: record.byte,
             len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
-            // The client skips a record with a byte that is no UTF-8.
-            is_read: !record.is_skipped && !record.has_bad_bytes,
+            is_read: !record.is_skipped,
         };
         self.note_start(&kind, place);
         let Some(data) = data else { return };
@@ -66,7 +67,17 @@ impl SessionLog for CopilotLog {
         }
     }
 
+    fn note_lines(&mut self, lines: &FileLines) {
+        // The client skips a record with a byte that is no UTF-8.
+        let bad = SessionCode::Damage(Damage::InvalidUtf8);
+        let findings = lines.findings.iter().filter(|finding| finding.code == bad);
+        let bad: HashSet<u64> = findings.map(|finding| finding.line).collect();
+        self.sent.retain(|line| !bad.contains(line));
+        self.is_dead |= bad.contains(&1);
+    }
+
     fn finish(self: Box<Self>) -> LogFacts {
+        let sent = u64::try_from(self.sent.len()).unwrap_or(u64::MAX);
         let mut findings = self.pairs.finish();
         findings.extend(self.start_missing);
         findings.sort_by_key(|finding| (finding.line, finding.byte));
@@ -74,7 +85,7 @@ impl SessionLog for CopilotLog {
             version: self.version,
             session: self.session,
             messages: self.messages,
-            reachable: if self.is_dead { 0 } else { self.sent },
+            reachable: if self.is_dead { 0 } else { sent },
             last_ordinal: None,
             findings,
         }
@@ -112,10 +123,10 @@ impl CopilotLog {
             b"assistant.turn_start" => self.pairs.note_message(),
             b"user.message" => {
                 self.pairs.note_message();
-                self.count_message(event.place.is_read);
+                self.count_message(event.place.line, event.place.is_read);
             }
             b"assistant.message" => {
-                self.count_message(event.place.is_read);
+                self.count_message(event.place.line, event.place.is_read);
                 self.add_calls(event);
             }
             b"tool.user_requested" => {
@@ -130,7 +141,7 @@ impl CopilotLog {
                 } else {
                     self.pairs.add_result(id.as_bytes(), event.place)
                 };
-                self.count_message(is_sent);
+                self.count_message(event.place.line, is_sent);
             }
             b"session.compaction_complete" if event.is_true("success") && event.place.is_read => self.forget(),
             b"session.context_cleared" if event.place.is_read => self.forget(),
@@ -141,13 +152,13 @@ impl CopilotLog {
     /// Forgets what was said: a summary, or nothing, has taken its place.
     fn forget(&mut self) {
         self.pairs.forget_calls();
-        self.sent = 0;
+        self.sent.clear();
     }
 
-    const fn count_message(&mut self, is_sent: bool) {
+    fn count_message(&mut self, line: u64, is_sent: bool) {
         self.messages = self.messages.saturating_add(1);
         if is_sent {
-            self.sent = self.sent.saturating_add(1);
+            self.sent.push(line);
         }
     }
 
