@@ -405,7 +405,7 @@ fn plans_that_were_refused_are_made() {
     // Nothing follows the copy of the first result, and no record names the end.
     let joined = [&log[..2], &[log[2].clone() + &log[3]], &log[4..]].concat();
     // The result of B must follow its call, which has no id that could be followed.
-    let mut nameless = log.clone();
+    let mut nameless = log;
     nameless[2] = nameless[2].replace("\"uuid\"", "\"\\u00fcid\"");
     let summary = r#"{"timestamp":"t","type":"compacted","payload":{"message":"","replacement_history":[]}}"#;
     let item = r#"{"timestamp":"t","type":"response_item","payload":{"type":"message","role":"user","content":[]}}"#;
