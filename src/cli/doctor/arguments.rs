@@ -11,9 +11,9 @@ Claude Code in $CLAUDE_CONFIG_DIR or ~/.claude, Codex in $CODEX_HOME or ~/.codex
 Copilot CLI in $COPILOT_HOME or ~/.copilot, Qwen Code in $QWEN_RUNTIME_DIR,
 $QWEN_HOME or ~/.qwen, opencode in $XDG_DATA_HOME/opencode or
 ~/.local/share/opencode. Sessions of the last three are only read.
-Nothing is written without --fix and the name of a session. --fix never moves a
-byte: it overwrites bytes with as many others, or appends a record, and --undo
-takes that back. No text of a conversation is printed, except on a terminal by
+Reading writes nothing. --fix mends a named session and never moves a byte: it
+overwrites bytes with as many others, or appends a record, and --undo takes that
+back. No text of a conversation is printed, except on a terminal by
 --fix --dry-run: at most 80 bytes of each edit.
   antiphon doctor
   antiphon doctor --fix 8a52
@@ -23,8 +23,9 @@ docs/doctor.md says what each damage does to each client.
 
 Exit codes:
   0  nothing above a note
-  1  findings; after --fix: something remains, or the session is in use;
-     after --undo and --forget: something stays as it is
+  1  findings above a note; after --fix: something remains, or the session is
+     in use or could not be written; after --undo and --forget: something
+     stays as it is
   2  wrong usage, or a file that was named cannot be read";
 
 /// Days of the sessions that are read if none is named.

@@ -246,6 +246,7 @@ impl FixJob<'_> {
             WriteFault::Io(_) | WriteFault::Differs => restore_file(&session.file, manifest).map_err(io::Error::other),
         };
         FixFault::Refused(match restored.and_then(|()| journal.mark_undone()) {
+            Ok(()) if matches!(error, WriteFault::Raced) => format!("{error}; what was appended is blank now"),
             Ok(()) => format!("{error}; everything was taken back"),
             Err(failed) => format!(
                 "{error}, and taking it back has failed too ({failed}): end every program that uses the file, then run \

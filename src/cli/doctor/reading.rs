@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     server::regular_file::open_regular,
-    sessions::{NotRead, SessionReport, SkipHoles},
+    sessions::{FixKind, NotRead, SessionReport, SkipHoles},
 };
 
 /// Attempts to read a file that grows meanwhile.
@@ -25,6 +25,11 @@ const ATTEMPTS: usize = 3;
 const HEAD_BYTES: usize = 4096;
 /// The largest window of compressed files, as a power of two.
 const WINDOW_LOG_MAX: u32 = 27;
+
+/// Bytes of a compressed file that are read for each byte of it. Sessions take a tenth when they are packed.
+const UNPACKED_TIMES_MAX: u64 = 2000;
+const UNKNOWN_CLIENT: &str =
+    "not read: no known client wrote this file; known are Claude Code, Codex, Copilot CLI and Qwen Code";
 
 /// A session file that was read.
 #[derive(Clone, Debug)]
@@ -109,13 +114,28 @@ fn read_once(
     let scanned = if is_compressed {
         let mut decoder = zstd::stream::read::Decoder::new(input).map_err(failed)?;
         decoder.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
-        doctor.scan_file(place, &mut decoder)
+        let unpacked_max = before.len().saturating_mul(UNPACKED_TIMES_MAX);
+        let mut unpacked = decoder.take(unpacked_max);
+        let scanned = doctor.scan_file(place, &mut unpacked);
+        if unpacked.limit() == 0 {
+            let told = format!("not read: it unpacks to more than {UNPACKED_TIMES_MAX} times its size");
+            return Err(UnreadFile::Fault(told));
+        }
+        scanned
     } else {
         doctor.scan_sparse(place, &mut input)
     };
-    let report = scanned
-        .map_err(failed)?
-        .map_err(|reason| describe_unread(file, reason))?;
+    let mut report = scanned.map_err(failed)?.map_err(|reason| match reason {
+        // The packed bytes tell nothing.
+        NotRead::UnknownClient if is_compressed => UnreadFile::Foreign(UNKNOWN_CLIENT),
+        reason => describe_unread(file, reason),
+    })?;
+    if is_compressed {
+        report
+            .findings
+            .iter_mut()
+            .for_each(|finding| finding.fix = FixKind::Told);
+    }
     let after = file.metadata().map_err(failed)?;
     let reading = SessionReading {
         report,
@@ -176,7 +196,7 @@ fn describe_head(head: &[u8]) -> &'static str {
     } else if head.iter().any(|byte| *byte < b' ' && !text_controls.contains(byte)) {
         "not read: it is a binary file"
     } else {
-        "not read: no known client wrote this file; known are Claude Code, Codex, Copilot CLI and Qwen Code"
+        UNKNOWN_CLIENT
     }
 }
 

@@ -89,6 +89,12 @@ impl SessionSelection {
                 selection.add_named(name);
             }
         }
+        // Two names may mean one file, which is mended once.
+        let mut seen = BTreeSet::new();
+        selection.files.retain(|file| {
+            let path = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
+            seen.insert((path, file.stored.clone()))
+        });
         selection
     }
 
@@ -208,7 +214,8 @@ impl SessionSelection {
     }
 
     fn short_name(&self, path: &Path, id: &str) -> String {
-        if self.ids.contains(id) {
+        // An id names only what is in the folder of a client.
+        if self.ids.contains(id) && is_in_client_folder(path) {
             // Of all ids in order, its neighbors share the most letters with it.
             let before = self
                 .ids
@@ -220,6 +227,12 @@ impl SessionSelection {
         }
         quoted_path(path)
     }
+}
+
+/// Returns `true` if a session is where an id is looked for.
+fn is_in_client_folder(path: &Path) -> bool {
+    let homes = SessionClient::ALL.into_iter().filter_map(client_home);
+    homes.into_iter().any(|home| path.starts_with(home))
 }
 
 /// Adds the sessions of clients whose folders are there.

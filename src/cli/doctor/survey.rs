@@ -41,6 +41,7 @@ struct SurveyTotals {
     damaged: usize,
     /// Those with notes alone.
     noted: usize,
+    /// Findings of the damaged sessions.
     findings: WeightCounts,
     /// Files that no known client wrote.
     foreign: usize,
@@ -135,11 +136,14 @@ impl Survey<'_> {
         let (path, counts) = (&file.path, count_weights(&reading.report));
         let totals = &mut self.totals;
         totals.sessions += 1;
-        totals.findings.errors += counts.errors;
-        totals.findings.warnings += counts.warnings;
-        totals.findings.notes += counts.notes;
-        totals.damaged += usize::from(counts.has_findings(false));
-        totals.noted += usize::from(counts.notes > 0 && !counts.has_findings(false));
+        if counts.has_findings(false) {
+            totals.damaged += 1;
+            totals.findings.errors += counts.errors;
+            totals.findings.warnings += counts.warnings;
+            totals.findings.notes += counts.notes;
+        } else {
+            totals.noted += usize::from(counts.notes > 0);
+        }
         // A list of everything that is well would hide the rest.
         let is_shown = file.is_named || counts.has_findings(self.args.strict);
         if matches!(self.output, SurveyOutput::Text(_)) && !is_shown {
@@ -187,7 +191,7 @@ impl Survey<'_> {
         Ok(if totals.has_unread_name {
             ExitCode::from(EXIT_USAGE)
         } else {
-            success_if(!totals.findings.has_findings(self.args.strict))
+            success_if(totals.damaged == 0 && !(self.args.strict && totals.noted > 0))
         })
     }
 }
@@ -214,11 +218,12 @@ fn describe_totals(totals: SurveyTotals, selection: &SessionSelection, args: &Ar
     let found = describe_counts(totals.findings);
     parts.push(match (totals.damaged, found.as_str()) {
         (0, "") if totals.sessions == 0 => "so nothing is known".to_owned(),
-        (0, "") => "none damaged".to_owned(),
+        (0, _) => "none damaged".to_owned(),
         (damaged, found) => format!("{damaged} damaged ({found})"),
     });
-    if totals.noted > 0 && !args.strict {
-        parts.push(format!("{} with notes alone, which --strict shows", totals.noted));
+    if totals.noted > 0 {
+        let hint = if args.strict { "" } else { " (--strict shows them)" };
+        parts.push(format!("{} with notes alone{hint}", totals.noted));
     }
     let counts = [
         (selection.older, "older, which --since all reads too"),

@@ -47,11 +47,11 @@ damages! {
     NulBytes = "nul_bytes", Lines, "NUL bytes become spaces";
     /// the file begins with a byte order mark
     ByteOrderMark = "byte_order_mark", Lines, "the mark becomes three spaces";
-    /// a byte is no UTF-8
+    /// a byte sequence is not valid UTF-8
     InvalidUtf8 = "invalid_utf8", Lines, "each such byte becomes a question mark";
-    /// a text has half of a character
+    /// a text has an unpaired surrogate, which is half of a character
     LoneSurrogate = "lone_surrogate", Lines, "the half becomes the replacement character";
-    /// the beginning of a record is there, and its end is not
+    /// a record is cut off
     TornRecord = "torn_record", Lines, "the fragment becomes spaces; what is behind it stays in its place";
     /// several records stand on one line
     JoinedRecords = "joined_records", JoinedLines,
@@ -67,13 +67,13 @@ damages! {
         "told: no client has written it, and none sends it; antiphon check reads it alone";
     /// the file has no record
     EmptyFile = "empty_file", Lines, "told: nothing is left to be mended; a backup may have the session";
-    /// the record that it follows is not in the file
-    LostParent = "lost_parent", Chain, "the record before it in the chain becomes its parent";
-    /// the record that it follows is one of a sub-agent
-    ParentInSubagent = "parent_in_subagent", Chain, "the record before it in the chain becomes its parent";
+    /// the parent of a record is not in the file
+    LostParent = "lost_parent", Chain, "the record of its call becomes its parent, or the nearest one before it in the file";
+    /// the parent of a record belongs to a sub-agent
+    ParentInSubagent = "parent_in_subagent", Chain, "the record of its call becomes its parent, or the nearest one before it in the file";
     /// two different records have one id
     UuidTwice = "uuid_twice", Chain, "the second one gets another id";
-    /// the record that it follows comes after it
+    /// the parent of a record comes after it
     ParentCircle = "parent_circle", Chain,
         "the record before it in the file becomes its parent; the first record has none";
     /// two records follow the same one, and the client goes on with one of them

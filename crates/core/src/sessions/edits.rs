@@ -11,6 +11,9 @@ use super::overlay::{ByteRun, OverlaidFile, to_index};
 /// Most overwrites of one file.
 pub const OVERWRITES_MAX: usize = 1 << 20;
 
+/// Most bytes that edits append, which are kept until they are written.
+const APPENDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// One edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEdit {
@@ -60,6 +63,9 @@ pub enum EditFault {
     /// There are too many.
     #[error("there are more than {OVERWRITES_MAX} overwrites")]
     TooMany,
+    /// Too much is appended.
+    #[error("more than 64 MiB would be appended")]
+    TooLarge,
 }
 
 /// A file as it is after some edits. Of bytes that two of them overwrite, the later edit counts.
@@ -150,6 +156,9 @@ impl<F> EditedFile<F> {
     fn append(&mut self, record: &[u8]) -> Result<(), EditFault> {
         if record.is_empty() || memchr::memchr(b'\n', record).is_some() {
             return Err(EditFault::NoRecord);
+        }
+        if self.view.tail.len().saturating_add(record.len()) > APPENDED_BYTES_MAX {
+            return Err(EditFault::TooLarge);
         }
         if self.view.tail.is_empty() && !self.ends_line() {
             self.view.tail.push(b'\n');

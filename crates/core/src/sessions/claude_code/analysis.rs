@@ -54,15 +54,17 @@ impl LogAnalysis {
         // Damage is judged as if every link and line were sound: what a lost link cuts off must not hide what is open.
         let sent = SentRecords::join(&log.list, &index, branch.members.clone(), true);
         let mut faults = judge.link_faults(&sent);
-        let placed = judge_pairs(&log.list, &branch, &sent);
-        faults.extend(judge.pair_faults(&placed, &sent));
+        let judged = judge_pairs(&log.list, &branch, &sent);
+        let placed = judged.as_deref().unwrap_or_default();
+        faults.extend(judge.unjudged_calls(judged.is_some(), &sent));
+        faults.extend(judge.pair_faults(placed, &sent));
         faults.extend(judge.other_results(&sent));
         faults.extend(judge.foreign_thinking(&sent));
         faults.extend(find_forks(&log, &index, &branch, &sent));
         judge.rewrite_calls(&mut faults);
         faults.sort_by_key(|fault| (fault.finding.line, fault.finding.byte));
         let messages = (0..log.list.count()).filter(|record| judge.is_message(*record)).count() as u64;
-        let reachable = judge.count_reachable(&placed, &sent);
+        let reachable = judge.count_reachable(placed, &sent);
         Self {
             log,
             index,
@@ -296,6 +298,19 @@ impl Judge<'_> {
             }
         }
         hidden
+    }
+
+    /// Returns a fault for each part of a request whose calls and results could not be judged: none may pass for sound.
+    fn unjudged_calls(&self, is_judged: bool, sent: &SentRecords) -> Vec<FoundFault> {
+        if is_judged {
+            return Vec::new();
+        }
+        let code = SessionCode::Pairing(FindingKind::Field);
+        let records = (0..self.list().count()).filter(|record| sent.members.has(*record));
+        let parts = records.flat_map(|record| self.list().parts_of(record).map(move |part| (record, part)));
+        parts
+            .map(|(record, part)| self.part_fault(code, record, &part, Vec::new(), Remedy::Told))
+            .collect()
     }
 
     fn pair_faults(&self, placed: &[PlacedFinding], sent: &SentRecords) -> Vec<FoundFault> {

@@ -60,10 +60,11 @@ struct PlainTurn {
     open: HashSet<u64>,
 }
 
-/// Judges the calls and results of a request.
-pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentRecords) -> Vec<PlacedFinding> {
+/// Judges the calls and results of a request. `None` if they could not be judged, which a body of this form allows for no
+/// file.
+pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentRecords) -> Option<Vec<PlacedFinding>> {
     let skeleton = Skeleton::of_request(list, branch, sent);
-    let found = check(&skeleton.body, Wire::ANTHROPIC, &RepairPolicy::default()).unwrap_or_default();
+    let found = check(&skeleton.body, Wire::ANTHROPIC, &RepairPolicy::default()).ok()?;
     let last = skeleton.last_answer;
     let placed = found.into_iter().filter_map(|finding| {
         let start = skeleton.starts.get(finding.message)?;
@@ -78,7 +79,7 @@ pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentReco
             is_last,
         })
     });
-    placed.collect()
+    Some(placed.collect())
 }
 
 impl Skeleton {

@@ -51,8 +51,12 @@ fn number_records(finding: &SessionFinding, file: &mut dyn SessionFile) -> io::R
         let record = line.trim_ascii();
         // What the client skips stays as it is, and so does what stands among the records by itself.
         if RolloutRecord::read_line(record).is_some_and(|record| record.ordinal.is_none()) {
-            ordinal = ordinal.saturating_add(1);
-            edits.extend(number_record(record, ordinal).map(|record| SessionEdit::Append { record }));
+            let next = ordinal.checked_add(1);
+            let Some((next, copy)) = next.and_then(|next| Some((next, number_record(record, next)?))) else {
+                return Ok(Vec::new());
+            };
+            ordinal = next;
+            edits.push(SessionEdit::Append { record: copy });
             edits.push(SessionEdit::Blank {
                 at: at.saturating_add(to_u64(blanks)),
                 len: to_u64(record.len()),
