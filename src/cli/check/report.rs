@@ -30,12 +30,10 @@ pub(super) fn write_file(
 ) -> io::Result<()> {
     match &file.verdict {
         Ok(CheckedContent::Bodies(bodies)) => write_bodies(out, &file.name, bodies, painter, is_quiet),
-        Ok(CheckedContent::Session(session)) if is_quiet && session.is_sound() => Ok(()),
+        Ok(CheckedContent::Session(session)) if is_quiet => session.write_findings(out, painter),
         Ok(CheckedContent::Session(session)) => {
             session.write_text(out, painter)?;
-            if !is_quiet {
-                note_session(&file.name, session);
-            }
+            note_session(&file.name, session);
             Ok(())
         }
         // Errors go to stderr, so that stdout contains findings only.

@@ -9,7 +9,7 @@ pub(in crate::cli) const AFTER_HELP: &str = "\
 Without a name, the sessions of every known client are read, newest first:
 Claude Code in $CLAUDE_CONFIG_DIR or ~/.claude, Codex in $CODEX_HOME or ~/.codex,
 Copilot CLI in $COPILOT_HOME or ~/.copilot, Qwen Code in $QWEN_RUNTIME_DIR,
-$QWEN_HOME or ~/.qwen, opencode in $XDG_DATA_HOME/opencode or
+$QWEN_HOME or ~/.qwen, opencode in $OPENCODE_DB, $XDG_DATA_HOME/opencode or
 ~/.local/share/opencode. Sessions of the last three are only read.
 Reading writes nothing. --fix mends a named session and never moves a byte: it
 overwrites bytes with as many others, or appends a record, and --undo takes that

@@ -10,6 +10,18 @@ use crate::sessions::{MEASURED, Measured, RecordLoss, SessionCode};
 pub(super) fn write_text(out: &mut impl Write, code: SessionCode) -> io::Result<()> {
     writeln!(out, "{}: {}", code.label(), code.explanation())?;
     writeln!(out, "--fix: {}", code.fix_text())?;
+    let mut read_only: Vec<&str> = rows_of(code)
+        .filter(|row| !row.client.is_mended())
+        .map(|row| row.client.name())
+        .collect();
+    read_only.dedup();
+    if !read_only.is_empty() {
+        writeln!(
+            out,
+            "Sessions of {} are only read, whatever --fix does for others.",
+            read_only.join(", ")
+        )?;
+    }
     let mut rows = rows_of(code).peekable();
     if rows.peek().is_none() {
         return writeln!(out, "No client was measured with it, so it is at least a warning.");

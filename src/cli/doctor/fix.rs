@@ -117,6 +117,14 @@ impl FixJob<'_> {
         } else {
             self.refuse_live(&target)?
         };
+        if count_weights(&before.report).mendable == 0 {
+            return Ok(FixDone {
+                after: before.report.clone(),
+                before,
+                changes: FileChanges::default(),
+                journal: None,
+            });
+        }
         let edits = session.plan_edits(self.doctor)?;
         let changes = FileChanges::resolve(&edits, &mut session.file)?;
         let planned = self.simulate(&path, &session, &changes)?;

@@ -8,15 +8,17 @@ use std::{
 use serde_json::Value;
 
 use super::{
+    codex_list::CodexLists,
+    database::is_database,
     live::{LiveSigns, LiveState, LiveTarget},
     reading::{SessionReading, UnreadFile, read_session, read_session_bytes},
     selection::quoted_path,
     session_doctor::CoreDoctor,
     session_documents::session_document,
-    session_text::ToldSession,
+    session_text::{ToldSession, write_findings},
     weights::count_weights,
 };
-use crate::{cli::style::Painter, clock, sessions::SessionClient};
+use crate::{cli::style::Painter, clock, printable::printable_text, sessions::SessionClient};
 
 /// A session that was read.
 #[derive(Debug)]
@@ -41,9 +43,15 @@ pub(in crate::cli) enum GivenFile {
 impl GivenFile {
     /// Reads a file, which must be a regular one.
     pub(in crate::cli) fn read(path: &Path) -> Self {
+        if is_database(path) {
+            let told = "not read: it is a database, which antiphon doctor reads";
+            return Self::Unread(told.to_owned());
+        }
         Self::of_reading(path, read_session(&CoreDoctor, path), |reading| {
             let target = LiveTarget::of_file(reading.report.client, path, reading.report.session.as_deref());
-            Some(LiveSigns::gather().state_of(&target))
+            let live = LiveSigns::gather().state_of(&target);
+            CodexLists::default().add_finding(path, &mut reading.report, &live);
+            Some(live)
         })
     }
 
@@ -55,12 +63,12 @@ impl GivenFile {
     fn of_reading(
         path: &Path,
         reading: Result<SessionReading, UnreadFile>,
-        find_live: impl FnOnce(&SessionReading) -> Option<LiveState>,
+        find_live: impl FnOnce(&mut SessionReading) -> Option<LiveState>,
     ) -> Self {
         match reading {
-            Ok(reading) => Self::Session(Box::new(GivenSession {
+            Ok(mut reading) => Self::Session(Box::new(GivenSession {
                 path: path.to_owned(),
-                live: find_live(&reading),
+                live: find_live(&mut reading),
                 reading,
             })),
             Err(fault @ (UnreadFile::NoContent | UnreadFile::SeveralClients)) => Self::Unread(fault.to_string()),
@@ -81,11 +89,6 @@ impl GivenSession {
         count_weights(&self.reading.report).has_findings(false)
     }
 
-    /// Returns `true` if there is nothing, not even a note.
-    pub(in crate::cli) fn is_sound(&self) -> bool {
-        !count_weights(&self.reading.report).has_findings(true)
-    }
-
     /// Returns the file as a shell reads it. `None` for bytes that came through a pipe.
     pub(in crate::cli) fn command_name(&self) -> Option<String> {
         self.live.as_ref().map(|_| quoted_path(&self.path))
@@ -100,6 +103,18 @@ impl GivenSession {
             live: self.live.as_ref(),
         };
         told.write(out, clock::system_time(), painter)
+    }
+
+    /// Writes its findings alone, each on a line with the name of the file.
+    pub(in crate::cli) fn write_findings(&self, out: &mut impl Write, painter: Painter) -> io::Result<()> {
+        let mut lines = Vec::new();
+        write_findings(&mut lines, &self.reading.report, painter)?;
+        let name = printable_text(&self.path.display().to_string());
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            out.write_all(name.as_bytes())?;
+            out.write_all(line.trim_ascii_start())?;
+        }
+        Ok(())
     }
 
     /// Returns the entry of the doctor's document.

@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use super::{
     arguments::Args,
     changes::FileChanges,
+    codex_list::CodexLists,
     edit_text::write_edits,
     fix::{FixDone, FixFault, FixJob},
-    journal::list_journals,
+    journal::{list_journals, lock_root},
+    live::LiveState,
     places::shown_path,
     selection::SessionSelection,
     session_doctor::CoreDoctor,
@@ -49,7 +51,12 @@ pub(super) fn tell_unfinished() {
         return;
     };
     let listed = list_journals(&root).unwrap_or_default();
-    for journal in listed.iter().filter(|journal| journal.is_unfinished()) {
+    let mut unfinished = listed.iter().filter(|journal| journal.is_unfinished()).peekable();
+    // A fix that is under way has not ended either, and holds the lock.
+    if unfinished.peek().is_none() || lock_root(&root, true).is_err() {
+        return;
+    }
+    for journal in unfinished {
         let path = journal.read_manifest().map(|manifest| shown_path(&manifest.path));
         let path = path.unwrap_or_else(|_| shown_path(&journal.folder));
         write_note(&format!(
@@ -65,12 +72,17 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(EXIT_USAGE));
     };
     let selection = SessionSelection::of_names(&args.names);
-    let mut results = FixResults::new(args);
+    let (mut results, lists) = (FixResults::new(args), CodexLists::default());
+    let mut refused = None;
     for (path, told) in &selection.unknown {
         results.add_fault(path, &FixFault::Unknown(told.clone()));
     }
     for FoundFile { path, stored, .. } in &selection.files {
         if stored.is_some() {
+            // A database is refused once, and not for each of its sessions.
+            if refused.replace(path) == Some(path) {
+                continue;
+            }
             let told = FixRefused::OnlyRead(SessionClient::OpenCode).to_string();
             results.add_fault(path, &FixFault::Refused(told));
             continue;
@@ -85,7 +97,12 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
             is_forced: args.force,
         };
         match job.run() {
-            Ok(done) => results.add_done(path, &name, &done)?,
+            Ok(mut done) => {
+                // The client does not run, or nothing would have been written.
+                lists.add_finding(path, &mut done.before.report, &LiveState::Idle);
+                lists.add_finding(path, &mut done.after, &LiveState::Idle);
+                results.add_done(path, &name, &done)?;
+            }
             Err(fault) => results.add_fault(path, &fault),
         }
     }

@@ -1,7 +1,8 @@
 //! `antiphon doctor`: finds, explains and mends damaged session files of coding agents.
 //!
-//! Sessions are found by [`selection`] and read by [`reading`], those of a database by [`opencode`]; [`survey`] tells their findings. What writes is
-//! [`mending`]: [`fix`] plans, keeps the old bytes in a [`journal`] and writes in place, [`undo`] puts them back.
+//! Sessions are found by [`selection`] and read by [`reading`], those of a database by [`opencode`]; [`survey`] tells
+//! their findings. What writes is [`mending`]: [`fix`] plans, keeps the old bytes in a [`journal`] and writes in place,
+//! [`undo`] puts them back.
 
 #![cfg_attr(not(unix), expect(dead_code, reason = "elsewhere sessions are only read"))]
 

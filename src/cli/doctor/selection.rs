@@ -134,7 +134,7 @@ impl SessionSelection {
     /// Adds the file of a path or an id.
     fn add_named(&mut self, name: &Path) {
         if has_database_name(name) && name.is_file() || is_database(name) {
-            match self.open_database(name, true) {
+            match self.open_database(name, false) {
                 Ok(found) => self.files.extend(found),
                 Err(told) => self.unknown.push((name.to_owned(), told)),
             }
@@ -231,8 +231,8 @@ impl SessionSelection {
 
 /// Returns `true` if a session is where an id is looked for.
 fn is_in_client_folder(path: &Path) -> bool {
-    let homes = SessionClient::ALL.into_iter().filter_map(client_home);
-    homes.into_iter().any(|home| path.starts_with(home))
+    let mut folders = SessionClient::ALL.into_iter().flat_map(session_folders);
+    folders.any(|folder| path.starts_with(folder))
 }
 
 /// Adds the sessions of clients whose folders are there.

@@ -106,10 +106,8 @@ impl Survey<'_> {
         match read {
             Ok(mut reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {
-                    let ahead = self.codex_lists.compare(&file.path, &reading.report);
-                    // A live client may be about to write what its list has already.
-                    let ahead = ahead.filter(|_| self.live_state(file, &reading) == LiveState::Idle);
-                    reading.report.findings.extend(ahead);
+                    let live = self.live_state(file, &reading);
+                    self.codex_lists.add_finding(&file.path, &mut reading.report, &live);
                     self.tell_session(file, &reading)?;
                 }
                 Ok(())

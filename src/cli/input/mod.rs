@@ -24,6 +24,7 @@ use self::{
 use super::doctor::{GivenFile, GivenSession};
 use crate::{
     printable::printable_text,
+    sessions::SessionClient,
     splice::Span,
     wire::{
         Unreadable, Wire, detect_wire,
@@ -52,16 +53,22 @@ pub(super) enum InputError {
     },
     /// A session, where only bodies will do.
     #[error(
-        "{}: a session of {client}, and no request body: antiphon doctor --fix {name_of_fix} mends it in place",
-        printable_text(name)
+        "{}: a session of {}, and no request body: antiphon doctor {}",
+        printable_text(name),
+        client.name(),
+        if client.is_mended() {
+            format!("--fix {command_name} mends it in place")
+        } else {
+            format!("{command_name} reads it")
+        }
     )]
     IsSession {
         /// Name of the file.
         name: String,
         /// The client that wrote it.
-        client: &'static str,
-        /// Name of the file for the command that mends it.
-        name_of_fix: String,
+        client: SessionClient,
+        /// Name of the file for another command.
+        command_name: String,
     },
     /// A session of which nothing is known.
     #[error("{}: {reason}; check a request body of the agent instead", printable_text(name))]
@@ -127,7 +134,7 @@ pub(super) enum InputError {
     NotRead {
         /// Name of the file.
         name: String,
-        /// Format, or the kind of the transcript.
+        /// Format, or the kind of the file.
         kind: String,
         /// Reason of the failure.
         reason: UnreadReason,
@@ -176,8 +183,8 @@ impl InputContent {
             Self::Bodies(file) => Ok(file),
             Self::Session(session) => Err(InputError::IsSession {
                 name: path.display().to_string(),
-                client: session.client().name(),
-                name_of_fix: session.command_name().unwrap_or_else(|| "FILE".to_owned()),
+                client: session.client(),
+                command_name: session.command_name().unwrap_or_else(|| "FILE".to_owned()),
             }),
         }
     }

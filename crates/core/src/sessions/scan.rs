@@ -14,6 +14,7 @@ use super::{
     marks::{RecordOrigin, find_origin},
     qwen_code::QwenLog,
     records::{FileLines, PieceReader, SessionRecord},
+    severity::{Severity, severity_of},
 };
 
 /// A session file, as it was read.
@@ -224,9 +225,11 @@ impl SessionScan {
         }
         let mut of_lines = file.findings;
         of_lines.extend(self.stray);
-        // Codex 0.171 loads no file that begins with anything else than its first record (2026-11).
-        let is_first_lost = of_lines.iter().any(|finding| finding.loss == RecordLoss::First);
-        let is_dead = client == SessionClient::Codex && is_first_lost;
+        // Some clients load no file that begins with anything else than its first record.
+        let is_dead = of_lines.iter().any(|finding| {
+            let severity = severity_of(finding.code, finding.loss, client, facts.version);
+            finding.loss == RecordLoss::First && client != SessionClient::ClaudeCode && severity == Severity::Error
+        });
         Ok(SessionReport {
             client,
             version: facts.version,

@@ -6,8 +6,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use rusqlite::{Connection, types::ValueRef};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     conversation::FindingKind,
@@ -40,12 +40,18 @@ pub(super) fn reverted_message(revert: &str) -> Option<String> {
 #[derive(Deserialize)]
 struct MessageData {
     role: Value,
-    #[serde(default)]
-    summary: Value,
+    /// Of a user's message it has texts, with halves of characters.
+    #[serde(default, deserialize_with = "is_true")]
+    summary: bool,
     #[serde(default)]
     finish: Value,
     #[serde(default, rename = "parentID")]
     parent: Value,
+}
+
+/// Returns `true` for the value `true`, and `false` for any other, of which nothing is kept.
+fn is_true<'d, D: Deserializer<'d>>(value: D) -> Result<bool, D::Error> {
+    Ok(<&RawValue>::deserialize(value)?.get() == "true")
 }
 
 /// What is read of a part.
@@ -131,7 +137,7 @@ impl SessionRows {
             let (number, id): (i64, String) = (row.get(0)?, row.get(1)?);
             self.add_bytes(row.get(2)?);
             if let Some(message) = self.read_data::<MessageData>(row.get_ref(3)?, number, &id) {
-                let is_complete = message.role == "assistant" && message.summary == true && !message.finish.is_null();
+                let is_complete = message.role == "assistant" && message.summary && !message.finish.is_null();
                 if let Some(parent) = message.parent.as_str().filter(|_| is_complete) {
                     self.summarized.push(parent.to_owned());
                 }

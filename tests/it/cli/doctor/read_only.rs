@@ -96,7 +96,7 @@ fn add_session(database: &Connection, id: &str, age: Duration, parts: &[(usize, 
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
-    let updated = i64::try_from((now - age).as_millis()).unwrap();
+    let updated = i64::try_from(now.saturating_sub(age).as_millis()).unwrap();
     let session = "INSERT INTO session VALUES (?1, ?2, '1.18.33', NULL, ?3)";
     database.execute(session, (id, CANARY, updated)).unwrap();
     let last = parts.iter().map(|(message, _)| *message).max().unwrap_or_default();
@@ -294,13 +294,11 @@ fn sessions_that_are_only_read_are_told_and_never_written() {
     assert!(!told.out.contains(CANARY));
 }
 
-#[test]
-fn each_damage_of_a_database_has_its_row() {
-    let home = Home::new();
-    let path = home.database();
-    let summary =
-        json!({"role": "assistant", "summary": true, "finish": "stop", "parentID": "msg_ses_sum_2"}).to_string();
-    let rows = [
+/// A session, its parts, its findings, and how many of its messages would be sent.
+type StoredRow = (&'static str, Vec<(usize, Value)>, Vec<(&'static str, u64)>, (u64, u64));
+
+fn stored_rows() -> Vec<StoredRow> {
+    vec![
         (
             "ses_open",
             open_calls(),
@@ -347,7 +345,16 @@ fn each_damage_of_a_database_has_its_row() {
             vec![],
             (1, 3),
         ),
-    ];
+    ]
+}
+
+#[test]
+fn each_damage_of_a_database_has_its_row() {
+    let home = Home::new();
+    let path = home.database();
+    let summary =
+        json!({"role": "assistant", "summary": true, "finish": "stop", "parentID": "msg_ses_sum_2"}).to_string();
+    let rows = stored_rows();
     let database = create_tables(&path, "wal");
     for (id, parts, ..) in &rows {
         add_session(&database, id, Duration::ZERO, parts);
@@ -422,9 +429,9 @@ fn a_database_in_use_is_read_and_nothing_is_written_beside_it() {
 /// Makes a database that cannot be read.
 type SpoilDatabase = fn(&Path);
 
-#[test]
-fn a_database_that_cannot_be_read_has_one_line_and_the_rest_goes_on() {
-    let rows: [(&str, SpoilDatabase, &str); 7] = [
+/// A name, the fault, and a word of the line about it.
+fn spoiled_databases() -> [(&'static str, SpoilDatabase, &'static str); 7] {
+    [
         ("empty", |path| fs::write(path, "").unwrap(), "empty"),
         (
             "no database",
@@ -484,8 +491,12 @@ fn a_database_that_cannot_be_read_has_one_line_and_the_rest_goes_on() {
             },
             "a type that this version does not know",
         ),
-    ];
-    for (name, spoil, word) in rows {
+    ]
+}
+
+#[test]
+fn a_database_that_cannot_be_read_has_one_line_and_the_rest_goes_on() {
+    for (name, spoil, word) in spoiled_databases() {
         let home = Home::new();
         home.claude(CLAUDE, &file_of(&claude_lines()));
         let path = home.database();
@@ -545,7 +556,8 @@ fn a_list_of_codex_that_is_ahead_of_its_file_is_told() {
     // Nothing of the list is written, and it is not mended.
     let before = contents(list.parent().unwrap());
     let fixed = home.run(&["--fix", rollout.to_str().unwrap()]);
-    assert!(fixed.out.contains("nothing to mend"), "{fixed:?}");
+    assert!(fixed.out.contains("1 finding, nothing to mend"), "{fixed:?}");
+    assert_eq!(fixed.code, Some(1), "{fixed:?}");
     assert_eq!(contents(list.parent().unwrap()), before);
     // A live client may be about to write what its list has already.
     if cfg!(target_os = "linux") {
