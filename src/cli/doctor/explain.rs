@@ -19,7 +19,7 @@ pub(super) fn write_text(out: &mut impl Write, code: SessionCode) -> io::Result<
         writeln!(
             out,
             "Sessions of {} are only read, whatever --fix does for others.",
-            read_only.join(", ")
+            read_only.join(" and ")
         )?;
     }
     let mut rows = rows_of(code).peekable();

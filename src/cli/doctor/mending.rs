@@ -188,7 +188,8 @@ impl<'a> FixResults<'a> {
             "" if done.changes.is_empty() => {}
             "" => writeln!(self.out, "  no findings {when}")?,
             rest => {
-                writeln!(self.out, "  {rest} {when}:")?;
+                let lead = if self.args.dry_run { when } else { "still there" };
+                writeln!(self.out, "  {lead}: {rest}")?;
                 write_findings(&mut self.out, &done.after, painter)?;
             }
         }
