@@ -1,7 +1,7 @@
 //! The actions of `antiphon doctor` that write: their output and their exit codes.
 
 use std::{
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -53,7 +53,11 @@ pub(super) fn tell_unfinished() {
     let listed = list_journals(&root).unwrap_or_default();
     let mut unfinished = listed.iter().filter(|journal| journal.is_unfinished()).peekable();
     // A fix that is under way has not ended either, and holds the lock.
-    if unfinished.peek().is_none() || lock_root(&root, true).is_err() {
+    if unfinished.peek().is_none() {
+        return;
+    }
+    let is_busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    if lock_root(&root, true).is_err_and(is_busy) {
         return;
     }
     for journal in unfinished {
