@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     printable::printable_name,
-    sessions::{ByteRun, EditedFile, OverlaidFile, SessionEdit},
+    sessions::{ByteRun, EditFault, EditedFile, OverlaidFile, SessionEdit},
 };
 
 /// Bytes of a blank that are compared at once.
@@ -107,7 +107,8 @@ impl FileChanges {
         let size_before = file.seek(SeekFrom::End(0))?;
         let mut edited = EditedFile::new(&mut *file)?;
         for edit in edits {
-            edited.add_edit(edit.clone()).map_err(|_| unfit())?;
+            let added = edited.add_edit(edit.clone());
+            added.map_err(|fault| if fault == EditFault::TooLarge { too_large() } else { unfit() })?;
         }
         let mut changes = Self {
             appended: edited.appended_bytes().to_vec(),
@@ -122,8 +123,7 @@ impl FileChanges {
                 SessionEdit::Append { .. } => 0,
             };
             if kept > CHANGED_BYTES_MAX {
-                let told = "the fix would change more than 64 MiB of the file, so nothing is written";
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+                return Err(too_large());
             }
         }
         changes.overwrites.sort_by_key(|change| change.at);
@@ -277,6 +277,11 @@ pub(super) fn sample_of(bytes: &[u8]) -> String {
 
 fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+fn too_large() -> io::Error {
+    let told = "the fix would change more than 64 MiB of the file, so nothing is written";
+    io::Error::new(io::ErrorKind::FileTooLarge, told)
 }
 
 fn unfit() -> io::Error {
