@@ -108,7 +108,13 @@ impl FileChanges {
         let mut edited = EditedFile::new(&mut *file)?;
         for edit in edits {
             let added = edited.add_edit(edit.clone());
-            added.map_err(|fault| if fault == EditFault::TooLarge { too_large() } else { unfit() })?;
+            added.map_err(|fault| {
+                if fault == EditFault::TooLarge {
+                    too_large()
+                } else {
+                    unfit()
+                }
+            })?;
         }
         let mut changes = Self {
             appended: edited.appended_bytes().to_vec(),

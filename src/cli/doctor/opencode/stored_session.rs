@@ -6,12 +6,13 @@
 use std::{collections::HashMap, time::Duration};
 
 use rusqlite::{Connection, types::ValueRef};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, value::RawValue};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     conversation::FindingKind,
     sessions::{ClientVersion, Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
+    wire::json::Json,
 };
 
 /// The longest data that is read, in bytes. Longer ones are told.
@@ -40,18 +41,17 @@ pub(super) fn reverted_message(revert: &str) -> Option<String> {
 #[derive(Deserialize)]
 struct MessageData {
     role: Value,
-    /// Of a user's message it has texts, with halves of characters.
-    #[serde(default, deserialize_with = "is_true")]
-    summary: bool,
     #[serde(default)]
     finish: Value,
     #[serde(default, rename = "parentID")]
     parent: Value,
 }
 
-/// Returns `true` for the value `true`, and `false` for any other, of which nothing is kept.
-fn is_true<'d, D: Deserializer<'d>>(value: D) -> Result<bool, D::Error> {
-    Ok(<&RawValue>::deserialize(value)?.get() == "true")
+/// Returns `true` if a message is marked as a summary. That of a user's message has texts, with halves of characters.
+fn is_summary(data: ValueRef<'_>) -> bool {
+    let json = Json::new(data.as_bytes().unwrap_or_default());
+    let value = json.root_span().ok().and_then(|root| json.member(root, "summary"));
+    value.is_some_and(|value| json.bytes(value) == b"true")
 }
 
 /// What is read of a part.
@@ -137,7 +137,8 @@ impl SessionRows {
             let (number, id): (i64, String) = (row.get(0)?, row.get(1)?);
             self.add_bytes(row.get(2)?);
             if let Some(message) = self.read_data::<MessageData>(row.get_ref(3)?, number, &id) {
-                let is_complete = message.role == "assistant" && message.summary && !message.finish.is_null();
+                let is_complete =
+                    message.role == "assistant" && is_summary(row.get_ref(3)?) && !message.finish.is_null();
                 if let Some(parent) = message.parent.as_str().filter(|_| is_complete) {
                     self.summarized.push(parent.to_owned());
                 }
