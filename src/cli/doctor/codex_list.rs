@@ -11,7 +11,6 @@ use std::{
 
 use super::{
     database::{DatabaseSnapshot, describe_error},
-    live::LiveState,
     places::{client_home, home_above, shown_path},
 };
 use crate::{
@@ -36,15 +35,8 @@ pub(super) struct CodexLists {
 }
 
 impl CodexLists {
-    /// Adds a finding if the list is ahead of the file. A live client may be about to write what its list has already.
-    pub(super) fn add_finding(&self, path: &Path, report: &mut SessionReport, live: &LiveState) {
-        if *live == LiveState::Idle {
-            let ahead = self.compare(path, report);
-            report.findings.extend(ahead);
-        }
-    }
-
-    fn compare(&self, path: &Path, report: &SessionReport) -> Option<SessionFinding> {
+    /// Returns a finding if the list is ahead of the file. A live client may be about to write what its list has already.
+    pub(super) fn compare(&self, path: &Path, report: &SessionReport) -> Option<SessionFinding> {
         let (last, session) = (report.last_ordinal?, report.session.as_ref()?);
         let home = home_above(path, SessionClient::Codex).or_else(|| client_home(SessionClient::Codex));
         let home = home.filter(|_| report.client == SessionClient::Codex)?;

@@ -15,9 +15,9 @@ use rusqlite::{Connection, OpenFlags};
 use super::walk::describe_fault;
 use crate::server::regular_file::open_regular;
 
-/// The begin of every database of SQLite.
+/// The beginning of every database of SQLite.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// The begin of a log of writes, which changes when the log begins anew.
+/// The beginning of a log of writes, which changes when the log begins anew.
 const LOG_HEAD_BYTES: u64 = 32;
 /// Attempts to copy a database while its program writes.
 const ATTEMPTS: usize = 5;
@@ -45,7 +45,7 @@ pub(super) struct DatabaseSnapshot {
 struct FileState {
     size: u64,
     modified: Option<SystemTime>,
-    /// Begins of the logs beside it. Empty if there is none.
+    /// Beginnings of the logs beside it. Empty if there is none.
     logs: Vec<Vec<u8>>,
 }
 

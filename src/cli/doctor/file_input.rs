@@ -7,7 +7,7 @@ use std::{
 
 use crate::sessions::SkipHoles;
 
-/// A file that is read from its begin on, at the place of the file itself.
+/// A file that is read from its beginning on, at the place of the file itself.
 #[derive(Debug)]
 pub(super) struct FileInput<'f> {
     file: &'f File,
@@ -18,7 +18,7 @@ pub(super) struct FileInput<'f> {
 }
 
 impl<'f> FileInput<'f> {
-    /// Creates the input of a file that stands at its begin. Bytes that come after its present length are not read.
+    /// Creates the input of a file that stands at its beginning. Bytes that come after its present length are not read.
     pub(super) fn new(file: &'f File, metadata: &Metadata) -> Self {
         Self {
             file,

@@ -50,7 +50,11 @@ impl GivenFile {
         Self::of_reading(path, read_session(&CoreDoctor, path), |reading| {
             let target = LiveTarget::of_file(reading.report.client, path, reading.report.session.as_deref());
             let live = LiveSigns::gather().state_of(&target);
-            CodexLists::default().add_finding(path, &mut reading.report, &live);
+            let ahead = CodexLists::default().compare(path, &reading.report);
+            reading
+                .report
+                .findings
+                .extend(ahead.filter(|_| live == LiveState::Idle));
             Some(live)
         })
     }

@@ -15,7 +15,6 @@ use super::{
     edit_text::write_edits,
     fix::{FixDone, FixFault, FixJob},
     journal::{list_journals, lock_root},
-    live::LiveState,
     places::shown_path,
     selection::SessionSelection,
     session_doctor::CoreDoctor,
@@ -103,8 +102,10 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
         match job.run() {
             Ok(mut done) => {
                 // The client does not run, or nothing would have been written.
-                lists.add_finding(path, &mut done.before.report, &LiveState::Idle);
-                lists.add_finding(path, &mut done.after, &LiveState::Idle);
+                for report in [&mut done.before.report, &mut done.after] {
+                    let ahead = lists.compare(path, report);
+                    report.findings.extend(ahead);
+                }
                 results.add_done(path, &name, &done)?;
             }
             Err(fault) => results.add_fault(path, &fault),

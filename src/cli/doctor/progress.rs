@@ -9,7 +9,7 @@ const BAR_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Characters of a whole bar.
 const BAR_CHARS: usize = 25;
 
-/// A reader that draws how much of its file has passed. A seek to the begin starts another pass.
+/// A reader that draws how much of its file has passed. A seek to the beginning starts another pass.
 pub(super) struct ProgressReader<R, W: Write = Stderr> {
     input: R,
     bytes: u64,

@@ -22,7 +22,7 @@ const SMALL_BYTES_MAX: u64 = 1024 * 1024;
 /// Small files that are read before their results are told.
 const AHEAD: usize = 64;
 
-/// What was read of a file.
+/// The result of reading a file.
 pub(super) type ReadOutcome = Result<SessionReading, UnreadFile>;
 
 /// Reads files, and gives each one with its result, in their order. `read_stored` reads a session of a database.

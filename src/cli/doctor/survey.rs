@@ -106,8 +106,9 @@ impl Survey<'_> {
         match read {
             Ok(mut reading) => {
                 if file.is_named || self.args.includes_client(reading.report.client) {
-                    let live = self.live_state(file, &reading);
-                    self.codex_lists.add_finding(&file.path, &mut reading.report, &live);
+                    let ahead = self.codex_lists.compare(&file.path, &reading.report);
+                    let ahead = ahead.filter(|_| self.live_state(file, &reading) == LiveState::Idle);
+                    reading.report.findings.extend(ahead);
                     self.tell_session(file, &reading)?;
                 }
                 Ok(())

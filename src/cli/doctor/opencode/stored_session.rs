@@ -37,7 +37,7 @@ pub(super) fn reverted_message(revert: &str) -> Option<String> {
     Some(revert.get("messageID")?.as_str()?.to_owned())
 }
 
-/// What is read of a message.
+/// The members of a message that are read.
 #[derive(Deserialize)]
 struct MessageData {
     role: Value,
@@ -54,7 +54,7 @@ fn is_summary(data: ValueRef<'_>) -> bool {
     value.is_some_and(|value| json.bytes(value) == b"true")
 }
 
-/// What is read of a part.
+/// The members of a part that are read.
 #[derive(Deserialize)]
 struct PartData {
     #[serde(rename = "type")]
