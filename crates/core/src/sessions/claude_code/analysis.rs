@@ -64,7 +64,7 @@ impl LogAnalysis {
         judge.rewrite_calls(&mut faults);
         faults.sort_by_key(|fault| (fault.finding.line, fault.finding.byte));
         let messages = (0..log.list.count()).filter(|record| judge.is_message(*record)).count() as u64;
-        let reachable = judge.count_reachable(placed, &sent);
+        let reachable = judge.count_reachable(placed, sent);
         Self {
             log,
             index,
@@ -246,7 +246,7 @@ impl Judge<'_> {
             for part in self.list().parts_of(record) {
                 work::count(1);
                 let call = sent.calls.get(&part.id).filter(|call| call.record < record);
-                if let Some(result) = call.and_then(|call| call.result) {
+                if let Some(result) = call.and_then(|call| call.result()) {
                     faults.extend(self.other_result(record, &part, result, takes_first));
                 }
             }
@@ -287,7 +287,7 @@ impl Judge<'_> {
                 .filter(|part| part.sort == PartSort::Result)
             {
                 work::count(1);
-                let result = sent.calls.get(&part.id).and_then(|call| call.result);
+                let result = sent.calls.get(&part.id).and_then(|call| call.result());
                 let Some(result) = result.filter(|result| *result != record) else {
                     continue;
                 };
@@ -405,9 +405,12 @@ impl Judge<'_> {
         faults
     }
 
-    /// Counts the messages that this version of the client sends.
-    fn count_reachable(&self, placed: &[PlacedFinding], whole: &SentRecords) -> u64 {
+    /// Counts the messages that this version of the client sends. `whole` is what it would send if all were sound.
+    fn count_reachable(&self, placed: &[PlacedFinding], whole: SentRecords) -> u64 {
         let list = self.list();
+        let dropped = self.dropped_records(placed, &whole);
+        // Its tables of calls are as large as those of the records that are really sent.
+        drop(whole);
         let mut members = RecordSet::with_room(list.count());
         let sent_chain = self.branch.chain.get(self.stop_place()..).unwrap_or_default();
         for record in sent_chain {
@@ -421,7 +424,7 @@ impl Judge<'_> {
         }
         let sent = SentRecords::join(list, self.index, members, false);
         let mut members = sent.members;
-        for record in self.dropped_records(placed, whole) {
+        for record in dropped {
             members.remove(record);
         }
         let is_sent = |record: &u32| {
@@ -486,7 +489,7 @@ impl Judge<'_> {
         // Where the client skips the line of one half, it drops the other.
         let is_skipped = |record: u32| self.list().entry(record).has(mark::SKIPPED);
         for call in sent.calls.values() {
-            let Some(result) = call.result else { continue };
+            let Some(result) = call.result() else { continue };
             let half = match (is_skipped(call.record), is_skipped(result)) {
                 (true, false) => result,
                 (false, true) => call.record,

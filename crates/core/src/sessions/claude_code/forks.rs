@@ -121,7 +121,7 @@ impl ForkSearch<'_> {
             self.sent
                 .calls
                 .get(id)
-                .is_some_and(|call| call.result.is_some() && call.record < record)
+                .is_some_and(|call| call.result().is_some() && call.record < record)
         };
         let mut parts = self.log.list.parts_of(record);
         entry.has(mark::RESULTS) && !entry.has(mark::TEXT) && parts.all(|part| is_answered(&part.id))

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{
     branch::RecordSet,
     entry::{EntryList, PartSort, mark},
-    links::LinkIndex,
+    links::{LinkIndex, NONE},
 };
 use crate::work;
 
@@ -14,8 +14,15 @@ use crate::work;
 pub(super) struct SentCall {
     /// Its record.
     pub(super) record: u32,
-    /// The record of its result. `None` if it has none.
-    pub(super) result: Option<u32>,
+    /// The record of its result. [`NONE`] if it has none: there is one such call for a few records, so it stays small.
+    result: u32,
+}
+
+impl SentCall {
+    /// Returns the record of its result.
+    pub(super) fn result(self) -> Option<u32> {
+        Some(self.result).filter(|result| *result != NONE)
+    }
 }
 
 /// The records of a request, and its calls.
@@ -51,7 +58,7 @@ impl SentRecords {
                 for part in list.parts_of(record) {
                     work::count(1);
                     if matches!(part.sort, PartSort::Call(_)) && part.id != 0 {
-                        let call = SentCall { record, result: None };
+                        let call = SentCall { record, result: NONE };
                         if sent.calls.insert(part.id, call).is_some() {
                             sent.repeated.insert(part.id);
                         }
@@ -89,12 +96,12 @@ impl SentRecords {
             for part in list.parts_of(record) {
                 work::count(1);
                 let call = self.calls.get_mut(&part.id);
-                if !is_beside && call.as_ref().is_some_and(|call| call.result.is_some()) {
+                if !is_beside && call.as_ref().is_some_and(|call| call.result().is_some()) {
                     self.repeated.insert(part.id);
                 }
-                let is_open = |call: &&mut SentCall| call.result.is_none() && call.record < record;
+                let is_open = |call: &&mut SentCall| call.result().is_none() && call.record < record;
                 if let Some(call) = call.filter(is_open) {
-                    call.result = Some(record);
+                    call.result = record;
                     // A record may have the results of several calls.
                     if is_beside {
                         self.members.add(record);
