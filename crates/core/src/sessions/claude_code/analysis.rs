@@ -54,7 +54,7 @@ impl LogAnalysis {
         // Damage is judged as if every link and line were sound: what a lost link cuts off must not hide what is open.
         let sent = SentRecords::join(&log.list, &index, branch.members.clone(), true);
         let mut faults = judge.link_faults(&sent);
-        let judged = judge_pairs(&log.list, &branch, &sent);
+        let judged = judge_pairs(&log.list, &index, &branch, &sent);
         let placed = judged.as_deref().unwrap_or_default();
         faults.extend(judge.unjudged_calls(judged.is_some(), &sent));
         faults.extend(judge.pair_faults(placed, &sent));

@@ -26,6 +26,11 @@ impl LinkId {
         self == Self::default()
     }
 
+    /// Returns the first half of its bytes.
+    pub(super) fn first_half(self) -> [u8; 8] {
+        self.0.first_chunk().copied().unwrap_or_default()
+    }
+
     /// Returns the uuid as clients write it.
     pub(super) fn to_uuid(self) -> String {
         let mut text = String::with_capacity(36);

@@ -52,7 +52,7 @@ impl SentRecords {
             joined: HashMap::new(),
             repeated: HashSet::new(),
         };
-        sent.add_blocks(list, &is_own);
+        sent.add_blocks(list, index, &is_own);
         for record in 0..list.count() {
             if sent.members.has(record) && list.entry(record).has(mark::ASSISTANT) {
                 for part in list.parts_of(record) {
@@ -73,16 +73,19 @@ impl SentRecords {
     }
 
     /// Adds the other records of the same answers.
-    fn add_blocks(&mut self, list: &EntryList, is_own: &impl Fn(u32) -> bool) {
-        let answers: HashSet<u64> = (0..list.count())
-            .filter(|record| self.members.has(*record))
-            .map(|record| list.entry(record).message)
-            .filter(|message| *message != 0)
-            .collect();
-        for record in 0..list.count() {
-            work::count(1);
-            if answers.contains(&list.entry(record).message) && is_own(record) {
-                self.members.add(record);
+    fn add_blocks(&mut self, list: &EntryList, index: &LinkIndex, is_own: &impl Fn(u32) -> bool) {
+        let chosen = self.members.clone();
+        // Each answer is looked at once, however many of its records were chosen.
+        let mut seen = RecordSet::with_room(list.count());
+        for record in (0..list.count()).filter(|record| chosen.has(*record)) {
+            if !seen.add(record) {
+                continue;
+            }
+            for block in index.other_blocks(record) {
+                seen.add(block);
+                if is_own(block) {
+                    self.members.add(block);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{
     branch::{RecordSet, SentBranch},
     entry::{EntryList, InputShape, PartEntry, PartSort, mark},
     joins::SentRecords,
+    links::LinkIndex,
 };
 use crate::{
     conversation::Finding,
@@ -62,8 +63,13 @@ struct PlainTurn {
 
 /// Judges the calls and results of a request. `None` if they could not be judged, which a body of this form allows for no
 /// file.
-pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentRecords) -> Option<Vec<PlacedFinding>> {
-    let skeleton = Skeleton::of_request(list, branch, sent);
+pub(super) fn judge_pairs(
+    list: &EntryList,
+    index: &LinkIndex,
+    branch: &SentBranch,
+    sent: &SentRecords,
+) -> Option<Vec<PlacedFinding>> {
+    let skeleton = Skeleton::of_request(list, index, branch, sent);
     let found = check(&skeleton.body, Wire::ANTHROPIC, &RepairPolicy::default()).ok()?;
     let last = skeleton.last_answer;
     let placed = found.into_iter().filter_map(|finding| {
@@ -83,11 +89,7 @@ pub(super) fn judge_pairs(list: &EntryList, branch: &SentBranch, sent: &SentReco
 }
 
 impl Skeleton {
-    fn of_request(list: &EntryList, branch: &SentBranch, sent: &SentRecords) -> Self {
-        let is_answer = |record: &u32| sent.members.has(*record) && list.entry(*record).message != 0;
-        let mut answers: Vec<u32> = (0..list.count()).filter(is_answer).collect();
-        work::count(answers.len());
-        answers.sort_unstable_by_key(|record| (list.entry(*record).message, *record));
+    fn of_request(list: &EntryList, index: &LinkIndex, branch: &SentBranch, sent: &SentRecords) -> Self {
         let mut added = RecordSet::with_room(list.count());
         let mut skeleton = Self {
             body: b"{\"messages\":[".to_vec(),
@@ -104,12 +106,12 @@ impl Skeleton {
                 skeleton.add_answer(list, sent, &[*record]);
             } else {
                 // The client sends all records of an answer where the first one stands.
-                let first = answers.partition_point(|record| list.entry(*record).message < entry.message);
-                let records = answers.get(first..).unwrap_or_default();
-                if records.first().is_some_and(|first| added.add(*first)) {
-                    let is_same = |record: &&u32| list.entry(**record).message == entry.message;
-                    let count = records.iter().take_while(is_same).count();
-                    skeleton.add_answer(list, sent, records.get(..count).unwrap_or_default());
+                if added.add(*record) {
+                    let others = index.other_blocks(*record).inspect(|other| _ = added.add(*other));
+                    let mut blocks: Vec<u32> = others.filter(|other| sent.members.has(*other)).collect();
+                    blocks.push(*record);
+                    blocks.sort_unstable();
+                    skeleton.add_answer(list, sent, &blocks);
                 }
             }
         }
