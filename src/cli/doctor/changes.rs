@@ -285,7 +285,8 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-fn too_large() -> io::Error {
+/// Returns the error of a fix that changes too much.
+pub(super) fn too_large() -> io::Error {
     let told = "the fix would change more than 64 MiB of the file, so nothing is written";
     io::Error::new(io::ErrorKind::FileTooLarge, told)
 }
