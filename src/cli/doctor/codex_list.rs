@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cli::output::write_note,
-    sessions::{Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
+    sessions::{Damage, SessionClient, SessionCode, SessionFinding, SessionReport},
 };
 
 /// The file of the list.
@@ -43,15 +43,10 @@ impl CodexLists {
         let mut lists = self.by_home.borrow_mut();
         let list = lists.entry(home).or_insert_with_key(|home| read_list(home));
         let next = list.get(session).copied()?;
+        let code = SessionCode::Damage(Damage::ProjectionAhead);
         (next > last.saturating_add(1)).then(|| SessionFinding {
-            code: SessionCode::Damage(Damage::ProjectionAhead),
-            line: report.lines,
-            byte: report.bytes,
-            len: 0,
             id: session.clone(),
-            lines: Vec::new(),
-            fix: FixKind::Told,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, report.lines, report.bytes, 0)
         })
     }
 }

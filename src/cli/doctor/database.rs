@@ -12,7 +12,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::walk::describe_fault;
+use super::file_facts::describe_fault;
 use crate::server::regular_file::open_regular;
 
 /// The beginning of every database of SQLite.

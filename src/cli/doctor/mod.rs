@@ -11,6 +11,7 @@ mod codex_list;
 mod database;
 mod document_stream;
 mod explain;
+mod file_facts;
 mod file_input;
 mod given_session;
 mod live;

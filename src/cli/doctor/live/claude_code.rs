@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     cli::doctor::{
+        file_facts::time_since_1970,
         places::{project_above, project_name},
-        walk::time_since_1970,
     },
     server::regular_file::open_regular,
 };

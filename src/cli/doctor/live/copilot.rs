@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use super::{codex::listed_holder, processes::ProcessFacts, sign::LiveState};
+use super::{held_locks::listed_holder, processes::ProcessFacts, sign::LiveState};
 use crate::server::regular_file::open_regular;
 
 const SIGN: &str = "Copilot CLI has it open";

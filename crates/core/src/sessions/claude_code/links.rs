@@ -1,10 +1,10 @@
 //! The links between records: which one each record follows, and which ones follow it.
 
 use super::{
-    entry::{EntryList, LinkId, mark},
+    entry::{EntryList, mark},
     reading::ReadLog,
 };
-use crate::work;
+use crate::{sessions::link_id::LinkId, work};
 
 /// No record.
 pub(super) const NONE: u32 = u32::MAX;

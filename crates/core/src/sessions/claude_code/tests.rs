@@ -6,7 +6,7 @@ use super::{
     log_writer::{record, uuid},
     *,
 };
-use crate::sessions::{client::ClientVersion, finding::FixKind, records::read_records};
+use crate::sessions::{client::ClientVersion, finding::FixKind, link_id::LinkId, records::read_records};
 
 /// One log.
 struct LogCase {
@@ -722,10 +722,7 @@ fn each_mend_has_its_bytes() {
 #[test]
 fn an_appended_result_is_shaped_like_its_call() {
     let lines = mended_lines(&["1 - user", "2 1 call m1 A side", "3 2 text m2", "last 3"]);
-    let id = entry::LinkId::read(uuid("2").as_bytes())
-        .0
-        .derive_id("result", 0)
-        .to_uuid();
+    let id = LinkId::read(uuid("2").as_bytes()).0.derive_id("result", 0).to_uuid();
     assert_eq!(
         lines[4],
         format!(
