@@ -320,7 +320,7 @@ impl OpenSession {
         }
     }
 
-    /// Reads the file from its begin, with the name of the step for people who wait.
+    /// Reads the file from its beginning, with the name of the step for people who wait.
     fn read_anew(&self, step: &'static str) -> io::Result<ProgressReader<&File>> {
         let mut file = &self.file;
         file.rewind()?;

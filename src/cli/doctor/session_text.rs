@@ -110,8 +110,8 @@ pub(super) fn write_findings(out: &mut impl Write, report: &SessionReport, paint
     write_named_findings(out, report, ["  ", "  "], painter)
 }
 
-/// Writes the findings of a file, each on a line. A line begins with the first lead, or with the second one if it has no
-/// place of its own.
+/// Writes the findings of a file, each on a line. A line begins with the first lead, or with the second one if it has
+/// no place of its own.
 pub(super) fn write_named_findings(
     out: &mut impl Write,
     report: &SessionReport,

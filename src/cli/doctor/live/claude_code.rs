@@ -1,4 +1,5 @@
-//! Signs of a live Claude Code: its own notes in `sessions/<pid>.json`, and a process in the folder of the project.
+//! Signs that Claude Code has a session in use: its own notes in `sessions/<pid>.json`, and a process in the folder of
+//! the project.
 
 use std::{
     fs,

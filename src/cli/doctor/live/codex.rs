@@ -1,4 +1,5 @@
-//! The sign of a live Codex: a lock on `thread-writer-locks/<id>.lock`. The file stays, the lock does not.
+//! The sign that Codex has a session in use: a lock on `thread-writer-locks/<id>.lock`. After a kill the file stays, and
+//! the lock does not.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},

@@ -1,4 +1,4 @@
-//! The sign of a live Copilot CLI: `inuse.<pid>.lock` in the folder of the session, and a lock on `inuse.<pid>.hold`.
+//! The sign that Copilot CLI has a session in use: `inuse.<pid>.lock` in its folder, and a lock on `inuse.<pid>.hold`.
 //! Both files stay after a kill, the lock does not.
 
 use std::{fs, path::Path};

@@ -214,13 +214,13 @@ impl SessionRows {
         };
         let end = reverted_from.and_then(|id| self.places.get(id).copied());
         let end = end.unwrap_or(self.messages.len());
-        let begin = self
+        let start = self
             .asking
             .iter()
             .filter(is_summarized)
             .filter(|place| **place < end)
             .max();
-        (begin.copied().unwrap_or_default(), end)
+        (start.copied().unwrap_or_default(), end)
     }
 
     /// Finds the faults of the calls that are sent.

@@ -133,7 +133,7 @@ pub(super) struct PartEntry {
     id_len: u8,
     /// `true` if the provider takes the id.
     pub(super) is_legal_id: bool,
-    /// `true` if its mend fits in its place.
+    /// `true` if its fix fits in its place.
     pub(super) fits: bool,
     /// The kind.
     pub(super) sort: PartSort,

@@ -1,4 +1,4 @@
-//! Small logs with each damage: what is found, and the bytes after the mend.
+//! Small logs with each damage: what is found, and the bytes after the fix.
 
 use std::io::Cursor;
 
@@ -14,11 +14,11 @@ struct LogCase {
     version: &'static str,
     /// Records: number, number of the parent, kind, arguments. See [`record`].
     lines: &'static [&'static str],
-    /// Findings: code, line, way of the mend.
+    /// Findings: code, line, way of the fix.
     found: &'static [&'static str],
     /// Messages that would be sent, and all.
     before: (u64, u64),
-    /// The same after the mend.
+    /// The same after the fix.
     after: (u64, u64),
 }
 
@@ -635,7 +635,7 @@ fn each_damage_is_found_at_its_line_and_mended() {
         assert_eq!(
             (facts.reachable, facts.messages),
             case.after,
-            "{} after the mend\n{text}",
+            "{} after the fix\n{text}",
             case.name
         );
         for line in file

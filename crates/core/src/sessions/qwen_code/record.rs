@@ -89,7 +89,7 @@ impl<'a> ReadRecord<'a> {
         let kind = json.decode_string(json.only_string(kind?)?);
         let subtype = subtype.map(|subtype| json.decode_string(subtype)).unwrap_or_default();
         let is_system = &*kind == b"system";
-        let is_beside = is_system && BESIDE.iter().any(|begin| subtype.starts_with(begin));
+        let is_beside = is_system && BESIDE.iter().any(|start| subtype.starts_with(start));
         let parent = parent?;
         let is_linked = matches!(json.kind(parent), JsonKind::String | JsonKind::Null);
         let session = json.only_string(session?)?;
