@@ -320,6 +320,12 @@ ACTION_ROWS = [
     ("doctor", "*.jsonl", "", 1, "true", "nul_bytes"),
     ("doctor", "sound.json", "", 2, "", "could not read"),
 ]
+# A binary that an earlier step has built, below the folder of the runner: what is in PATH, and the version that is asked for.
+ACTION_BUILT_ROWS = [
+    ("nothing", ""),
+    ("nothing", "its own"),
+    ("an older one", "its own"),
+]
 ACTION_SESSION = HERE.parent / "sessions" / "samples" / "claude-code-2.1.332.jsonl"
 
 
@@ -344,14 +350,36 @@ def check_action(binary):
         return
     for row in ACTION_ROWS:
         with tempfile.TemporaryDirectory() as home:
-            yield f"action: {row[0]} {row[1]!r} {row[2]}".rstrip(), action_fault(bash, script, binary, Path(home), row)
+            home = Path(home)
+            (home / "bin").mkdir()
+            (home / "bin" / "antiphon").symlink_to(binary)
+            yield f"action: {row[0]} {row[1]!r} {row[2]}".rstrip(), action_fault(bash, script, home, row)
+    own = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    for in_path, asked in ACTION_BUILT_ROWS:
+        with tempfile.TemporaryDirectory() as home:
+            home = Path(home)
+            built = home / "runner" / "antiphon-action" / "bin"
+            built.mkdir(parents=True)
+            (built / "antiphon").symlink_to(binary)
+            stand_in(home / "bin" / "cargo", "touch rebuilt; exit 1")
+            if in_path == "an older one":
+                stand_in(home / "bin" / "antiphon", "echo antiphon 0.0.1")
+            row = ("check", "broken.json", own if asked else "", 1, "true", "unanswered")
+            fault = action_fault(bash, script, home, row)
+            fault = fault or ("it was built once more" if (home / "rebuilt").exists() else "")
+            yield f"action: built before, {in_path} in PATH, version {asked or 'any'}", fault
 
 
-def action_fault(bash, script, binary, home, row):
+def stand_in(path, line):
+    """Writes a program of one line."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def action_fault(bash, script, home, row):
     """Runs the script over one row. Returns what is wrong."""
     command, files, version, code, findings, said = row
-    (home / "bin").mkdir()
-    (home / "bin" / "antiphon").symlink_to(binary)
     for name, history in [("sound", ACTION_SOUND), ("broken", ACTION_BROKEN), ("with blank", ACTION_SOUND)]:
         (home / f"{name}.json").write_text(json.dumps(history))
     session = ACTION_SESSION.read_bytes()
@@ -365,6 +393,7 @@ def action_fault(bash, script, binary, home, row):
         "INPUT_FILES": files,
         "INPUT_VERSION": version,
         "GITHUB_OUTPUT": str(output),
+        "RUNNER_TEMP": str(home / "runner"),
         "ACTION_PATH": str(script.parent),
     }
     ran = subprocess.run(

@@ -105,17 +105,7 @@ impl FileChanges {
     /// Reads the old bytes of a plan. Fails if the plan does not fit the file, or is too large.
     pub(super) fn resolve(edits: &[SessionEdit], file: &mut (impl Read + Seek)) -> io::Result<Self> {
         let size_before = file.seek(SeekFrom::End(0))?;
-        let mut edited = EditedFile::new(&mut *file)?;
-        for edit in edits {
-            let added = edited.add_edit(edit.clone());
-            added.map_err(|fault| {
-                if fault == EditFault::TooLarge {
-                    too_large()
-                } else {
-                    unfit()
-                }
-            })?;
-        }
+        let edited = EditedFile::with_edits(&mut *file, edits).map_err(refuse_edit)?;
         let mut changes = Self {
             appended: edited.appended_bytes().to_vec(),
             size_before,
@@ -285,7 +275,17 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-fn too_large() -> io::Error {
+/// Returns the error for the user if an edit is refused.
+fn refuse_edit(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(EditFault::TooLarge) => too_large(),
+        Some(_) => unfit(),
+        None => error,
+    }
+}
+
+/// Returns the error of a fix that changes too much.
+pub(super) fn too_large() -> io::Error {
     let told = "the fix would change more than 64 MiB of the file, so nothing is written";
     io::Error::new(io::ErrorKind::FileTooLarge, told)
 }

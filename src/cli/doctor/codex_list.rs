@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cli::output::write_note,
-    sessions::{Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
+    sessions::{Damage, SessionClient, SessionCode, SessionFinding, SessionReport},
 };
 
 /// The file of the list.
@@ -35,7 +35,7 @@ pub(super) struct CodexLists {
 }
 
 impl CodexLists {
-    /// Returns a finding if the list is ahead of the file. A live client may be about to write what its list has already.
+    /// Returns a finding if the list is ahead of the file. A client that has it in use may be about to write what its list has already.
     pub(super) fn compare(&self, path: &Path, report: &SessionReport) -> Option<SessionFinding> {
         let (last, session) = (report.last_ordinal?, report.session.as_ref()?);
         let home = home_above(path, SessionClient::Codex).or_else(|| client_home(SessionClient::Codex));
@@ -43,15 +43,10 @@ impl CodexLists {
         let mut lists = self.by_home.borrow_mut();
         let list = lists.entry(home).or_insert_with_key(|home| read_list(home));
         let next = list.get(session).copied()?;
+        let code = SessionCode::Damage(Damage::ProjectionAhead);
         (next > last.saturating_add(1)).then(|| SessionFinding {
-            code: SessionCode::Damage(Damage::ProjectionAhead),
-            line: report.lines,
-            byte: report.bytes,
-            len: 0,
             id: session.clone(),
-            lines: Vec::new(),
-            fix: FixKind::Told,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, report.lines, report.bytes, 0)
         })
     }
 }

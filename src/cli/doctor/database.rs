@@ -12,7 +12,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::walk::describe_fault;
+use super::file_facts::describe_fault;
 use crate::server::regular_file::open_regular;
 
 /// The beginning of every database of SQLite.
@@ -176,13 +176,13 @@ fn escaped_path(path: &Path) -> String {
     let text = path.as_os_str().as_encoded_bytes();
     // A path of Windows begins with a letter, and one with `\\?\` is its long form.
     let text = text.strip_prefix(br"\\?\").unwrap_or(text);
-    let begin = if text.first() == Some(&b'/') { "" } else { "/" };
+    let root = if text.first() == Some(&b'/') { "" } else { "/" };
     let letters = text.iter().map(|byte| match byte {
         b'\\' if cfg!(windows) => "/".to_owned(),
         byte if byte.is_ascii_alphanumeric() || b"/._-~:".contains(byte) => char::from(*byte).to_string(),
         byte => format!("%{byte:02X}"),
     });
-    begin.to_owned() + &letters.collect::<String>()
+    root.to_owned() + &letters.collect::<String>()
 }
 
 /// The name of a copy.

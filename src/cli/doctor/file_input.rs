@@ -49,9 +49,9 @@ impl SkipHoles for FileInput<'_> {
             self.is_sparse = false;
             return Ok(0);
         };
-        let begin = self.at;
-        self.at = data.clamp(begin, self.end);
-        Ok(self.at.saturating_sub(begin))
+        let start = self.at;
+        self.at = data.clamp(start, self.end);
+        Ok(self.at.saturating_sub(start))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    changes::{ChangeSide, FileChanges},
+    changes::{ChangeSide, FileChanges, too_large},
     file_digest::DigestReader,
     journal::{FixJournal, FixManifest, list_journals, lock_root},
     live::{LiveSigns, LiveTarget},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    sessions::{FixRefused, SessionEdit, SessionReport},
+    sessions::{EditFault, FixRefused, SessionEdit, SessionReport},
 };
 
 /// Bytes behind the old end in which an appended record is looked for.
@@ -320,7 +320,7 @@ impl OpenSession {
         }
     }
 
-    /// Reads the file from its begin, with the name of the step for people who wait.
+    /// Reads the file from its beginning, with the name of the step for people who wait.
     fn read_anew(&self, step: &'static str) -> io::Result<ProgressReader<&File>> {
         let mut file = &self.file;
         file.rewind()?;
@@ -432,6 +432,15 @@ fn refuse_unplanned(error: io::Error) -> FixFault {
     if error.kind() != io::ErrorKind::InvalidData {
         return error.into();
     }
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref());
+    // That is no fault of the plan.
+    if let Some(FixRefused::Unfit {
+        fault: EditFault::TooLarge,
+        ..
+    }) = refused
+    {
+        return too_large().into();
+    }
     FixFault::Refused(format!(
         "no fix is known for this file ({error}), so nothing is written: please report this, with the version of the client"
     ))
@@ -449,6 +458,7 @@ mod tests {
     use std::{cell::Cell, fs, io::Read};
 
     use super::*;
+    use crate::cli::doctor::journal::list_stopped;
     use crate::sessions::{Damage, FixKind, NotRead, RecordLoss, SessionClient, SessionCode, SessionFinding};
 
     /// A doctor of NUL bytes. `meanwhile` runs before each scan, with its number: of the file, of the plan, of the result.
@@ -513,6 +523,26 @@ mod tests {
         }
     }
 
+    /// A doctor whose plan is the one given, or fails as the core's does.
+    struct PlanDoctor<'d> {
+        reader: NulDoctor<'d>,
+        plan: fn() -> io::Result<Vec<SessionEdit>>,
+    }
+
+    impl SessionDoctor for PlanDoctor<'_> {
+        fn scan_file(
+            &self,
+            place: Option<SessionClient>,
+            input: &mut dyn Read,
+        ) -> io::Result<Result<SessionReport, NotRead>> {
+            self.reader.scan_file(place, input)
+        }
+
+        fn plan_edits(&self, _file: &mut ProgressReader<&File>) -> io::Result<Vec<SessionEdit>> {
+            (self.plan)()
+        }
+    }
+
     const DAMAGED: &[u8] = b"{\"a\":1}\n\0\0{\"b\":1}\n";
     const MENDED: &[u8] = b"{\"a\":1}\n  {\"b\":1}\n{\"end\":1}\n";
 
@@ -531,9 +561,13 @@ mod tests {
             meanwhile,
             spares,
         };
+        fix_with(&doctor, folder, path)
+    }
+
+    fn fix_with(doctor: &dyn SessionDoctor, folder: &Path, path: &Path) -> Result<FixDone, String> {
         let root = folder.join("fixes");
         let job = FixJob {
-            doctor: &doctor,
+            doctor,
             root: &root,
             path,
             name: "s1",
@@ -609,6 +643,59 @@ mod tests {
         // The next one says so too.
         let told = fix(folder.path(), &path, 0, &|_| {}).unwrap_err();
         assert!(told.contains("stopped midway"), "{told}");
+    }
+
+    /// While a fix is under way it has no end mark either, and its lock says that it was not stopped.
+    #[test]
+    fn a_fix_that_is_under_way_is_not_told_as_stopped() {
+        let (folder, path) = session();
+        let root = folder.path().join("fixes");
+        let seen = Cell::new(0);
+        let looks = |at: usize| {
+            if at == 3 {
+                let unfinished = list_journals(&root)
+                    .unwrap()
+                    .iter()
+                    .filter(|journal| journal.is_unfinished())
+                    .count();
+                seen.set(unfinished);
+                assert_eq!(list_stopped(&root), []);
+            }
+        };
+        let done = fix(folder.path(), &path, 0, &looks).unwrap();
+        assert_eq!((seen.get(), list_stopped(&root)), (1, Vec::new()));
+        let journal = FixJournal {
+            folder: done.journal.unwrap(),
+        };
+        fs::remove_file(journal.folder.join("ended")).unwrap();
+        assert_eq!(list_stopped(&root), [journal]);
+    }
+
+    #[test]
+    fn a_fix_that_would_append_too_much_is_refused() {
+        let appends = || {
+            let record = vec![b'1'; 64 * 1024 * 1024 + 1];
+            Ok(vec![SessionEdit::Append { record }])
+        };
+        let is_refused_by_core = || {
+            let (code, fault) = (SessionCode::Damage(Damage::JoinedRecords), EditFault::TooLarge);
+            Err(FixRefused::Unfit { code, line: 1, fault }.into())
+        };
+        for plan in [appends as fn() -> _, is_refused_by_core] {
+            let (folder, path) = session();
+            let reader = NulDoctor {
+                scans: Cell::new(0),
+                meanwhile: &|_| {},
+                spares: 0,
+            };
+            let told = fix_with(&PlanDoctor { reader, plan }, folder.path(), &path).unwrap_err();
+            assert_eq!(
+                told,
+                "the fix would change more than 64 MiB of the file, so nothing is written"
+            );
+            assert_eq!(fs::read(&path).unwrap(), DAMAGED);
+            assert_eq!(list_journals(&folder.path().join("fixes")).unwrap(), []);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     selection::quoted_path,
     session_doctor::CoreDoctor,
     session_documents::session_document,
-    session_text::{ToldSession, write_findings},
+    session_text::{ToldSession, write_named_findings},
     weights::count_weights,
 };
 use crate::{cli::style::Painter, clock, printable::printable_text, sessions::SessionClient};
@@ -111,14 +111,8 @@ impl GivenSession {
 
     /// Writes its findings alone, each on a line with the name of the file.
     pub(in crate::cli) fn write_findings(&self, out: &mut impl Write, painter: Painter) -> io::Result<()> {
-        let mut lines = Vec::new();
-        write_findings(&mut lines, &self.reading.report, painter)?;
         let name = printable_text(&self.path.display().to_string());
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            out.write_all(name.as_bytes())?;
-            out.write_all(line.trim_ascii_start())?;
-        }
-        Ok(())
+        write_named_findings(out, &self.reading.report, [&name, &format!("{name}: ")], painter)
     }
 
     /// Returns the entry of the doctor's document.

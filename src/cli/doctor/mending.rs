@@ -1,7 +1,7 @@
 //! The actions of `antiphon doctor` that write: their output and their exit codes.
 
 use std::{
-    io::{self, Write as _},
+    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -14,7 +14,7 @@ use super::{
     codex_list::CodexLists,
     edit_text::write_edits,
     fix::{FixDone, FixFault, FixJob},
-    journal::{list_journals, lock_root},
+    journal::list_stopped,
     places::shown_path,
     selection::SessionSelection,
     session_doctor::CoreDoctor,
@@ -49,17 +49,7 @@ pub(super) fn tell_unfinished() {
     let Some(root) = default_fixes_path(&process_environment) else {
         return;
     };
-    let listed = list_journals(&root).unwrap_or_default();
-    let mut unfinished = listed.iter().filter(|journal| journal.is_unfinished()).peekable();
-    // A fix that is under way has not ended either, and holds the lock.
-    if unfinished.peek().is_none() {
-        return;
-    }
-    let is_busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-    if lock_root(&root, true).is_err_and(is_busy) {
-        return;
-    }
-    for journal in unfinished {
+    for journal in list_stopped(&root) {
         let path = journal.read_manifest().map(|manifest| shown_path(&manifest.path));
         let path = path.unwrap_or_else(|_| shown_path(&journal.folder));
         write_note(&format!(

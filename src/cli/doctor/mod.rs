@@ -11,6 +11,7 @@ mod codex_list;
 mod database;
 mod document_stream;
 mod explain;
+mod file_facts;
 mod file_input;
 mod given_session;
 mod live;
@@ -92,7 +93,7 @@ fn change_sessions(args: &Args) -> anyhow::Result<ExitCode> {
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
 fn change_sessions(_args: &Args) -> anyhow::Result<ExitCode> {
-    write_note("antiphon: on this system doctor only reads: it cannot tell if a session is in use");
+    write_note("antiphon: on this system doctor only reads: it cannot know if a session is in use");
     Ok(ExitCode::from(EXIT_USAGE))
 }
 

@@ -1,8 +1,14 @@
 //! The folders in which clients keep their sessions, and the names of the files in them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
-use crate::{config::process_environment, sessions::SessionClient};
+use crate::{
+    config::process_environment,
+    sessions::{SessionClient, UUID_CHARS},
+};
 
 /// The ending of session files.
 pub(super) const ENDING: &str = ".jsonl";
@@ -14,27 +20,84 @@ const COPILOT_FOLDER: &str = "session-state";
 pub(super) const COPILOT_EVENTS: &str = "events.jsonl";
 /// Characters of the shortest id that is shown.
 const SHOWN_CHARS: usize = 8;
-/// Characters of a UUID.
-const UUID_CHARS: usize = 36;
+/// The folder of the sessions of Claude Code, which Qwen Code has too.
+const PROJECTS: &str = "projects";
+
+/// The place of a client's sessions.
+struct ClientPlace {
+    client: SessionClient,
+    /// Variables that name its folder. The first one that is set counts.
+    variables: &'static [&'static str],
+    /// The client's own folder in the one that a variable names. `None` if it is that one itself.
+    below_variable: Option<&'static str>,
+    /// Its folder in that of the user, without a variable.
+    below_home: &'static str,
+    /// The folders in it that have session files. A client with a database has none.
+    folders: &'static [&'static str],
+    /// The names by which a file below such a folder is one of its sessions.
+    is_session: fn(&Path) -> bool,
+}
+
+/// The places of all clients. Of rows with one folder, the first one that knows a file counts.
+const PLACES: [ClientPlace; 5] = [
+    ClientPlace {
+        client: SessionClient::Codex,
+        variables: &["CODEX_HOME"],
+        below_variable: None,
+        below_home: ".codex",
+        folders: &["sessions", "archived_sessions"],
+        is_session: |path| file_name(path).starts_with("rollout-"),
+    },
+    ClientPlace {
+        client: SessionClient::Copilot,
+        variables: &["COPILOT_HOME"],
+        below_variable: None,
+        below_home: ".copilot",
+        folders: &[COPILOT_FOLDER],
+        is_session: |path| copilot_session(path).is_some(),
+    },
+    ClientPlace {
+        client: SessionClient::QwenCode,
+        variables: &["QWEN_RUNTIME_DIR", "QWEN_HOME"],
+        below_variable: None,
+        below_home: ".qwen",
+        folders: &[PROJECTS],
+        is_session: |path| is_below(path, "chats"),
+    },
+    ClientPlace {
+        client: SessionClient::ClaudeCode,
+        variables: &["CLAUDE_CONFIG_DIR"],
+        below_variable: None,
+        below_home: ".claude",
+        folders: &[PROJECTS],
+        is_session: |path| file_name(path).starts_with("agent-") || is_uuid(&named_id(path)),
+    },
+    ClientPlace {
+        client: SessionClient::OpenCode,
+        variables: &["XDG_DATA_HOME"],
+        below_variable: Some("opencode"),
+        below_home: ".local/share/opencode",
+        folders: &[],
+        is_session: |_| false,
+    },
+];
+
+fn place_of(client: SessionClient) -> Option<&'static ClientPlace> {
+    PLACES.iter().find(|place| place.client == client)
+}
 
 /// Returns the folder of a client. `None` without a home directory.
 pub(super) fn client_home(client: SessionClient) -> Option<PathBuf> {
-    let (variables, name): (&[&str], &str) = match client {
-        SessionClient::ClaudeCode => (&["CLAUDE_CONFIG_DIR"], ".claude"),
-        SessionClient::Codex => (&["CODEX_HOME"], ".codex"),
-        SessionClient::Copilot => (&["COPILOT_HOME"], ".copilot"),
-        SessionClient::QwenCode => (&["QWEN_RUNTIME_DIR", "QWEN_HOME"], ".qwen"),
-        SessionClient::OpenCode => return data_folder().map(|folder| folder.join("opencode")),
+    let place = place_of(client)?;
+    let mut variables = place.variables.iter();
+    let Some(named) = variables.find_map(|variable| process_environment(variable)) else {
+        return user_home().map(|home| home.join(place.below_home));
     };
-    let home = || user_home().map(|home| home.join(name));
-    let named = variables.iter().find_map(|variable| process_environment(variable));
-    named.map(PathBuf::from).or_else(home)
-}
-
-/// Returns the folder for the data of programs, as opencode looks for it on every system.
-fn data_folder() -> Option<PathBuf> {
-    let named = process_environment("XDG_DATA_HOME").map(PathBuf::from);
-    named.or_else(|| user_home().map(|home| home.join(".local/share")))
+    let named = PathBuf::from(named);
+    Some(match place.below_variable {
+        Some(below) => named.join(below),
+        None => named,
+    })
 }
 
 /// Returns the database that opencode is told to use. `None` if it is in its folder.
@@ -58,31 +121,26 @@ pub(super) fn session_folders(client: SessionClient) -> Vec<PathBuf> {
 }
 
 /// Returns the names of the folders with session files, in that of the client.
-const fn folder_names(client: SessionClient) -> &'static [&'static str] {
-    match client {
-        SessionClient::ClaudeCode | SessionClient::QwenCode => &["projects"],
-        SessionClient::Codex => &["sessions", "archived_sessions"],
-        SessionClient::Copilot => &[COPILOT_FOLDER],
-        SessionClient::OpenCode => &[],
-    }
+fn folder_names(client: SessionClient) -> &'static [&'static str] {
+    place_of(client).map_or(&[], |place| place.folders)
 }
 
 /// Returns `true` if a file of this name may be a session.
 pub(super) fn has_session_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = file_name(path);
     name.ends_with(ENDING) || name.ends_with(COMPRESSED_ENDING)
 }
 
 /// Returns `true` if a file of this name is opencode's database. It makes others for its test versions.
 pub(super) fn has_database_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = file_name(path);
     let stem = name.strip_suffix(".db").and_then(|stem| stem.strip_prefix("opencode"));
     stem.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Returns the id of the session that the name of a file tells.
 pub(super) fn named_id(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = file_name(path);
     let ending = [COMPRESSED_ENDING, ENDING]
         .iter()
         .find_map(|ending| name.strip_suffix(ending));
@@ -108,23 +166,22 @@ fn copilot_session(path: &Path) -> Option<String> {
 
 /// Returns the client whose files have such a name in such a folder. `None` if the place tells nothing.
 pub(super) fn client_by_place(path: &Path) -> Option<SessionClient> {
-    let name = path.file_name()?.to_string_lossy();
-    let has_folder = |folder: &str| {
-        path.ancestors()
-            .skip(1)
-            .any(|above| above.file_name().is_some_and(|name| name == folder))
+    let has_session = |place: &&ClientPlace| {
+        let mut folders = place.folders.iter();
+        folders.any(|folder| is_below(path, folder)) && (place.is_session)(path)
     };
-    if name.starts_with("rollout-") && (has_folder("sessions") || has_folder("archived_sessions")) {
-        return Some(SessionClient::Codex);
-    }
-    if copilot_session(path).is_some() {
-        return Some(SessionClient::Copilot);
-    }
-    if has_folder("projects") && has_folder("chats") {
-        return Some(SessionClient::QwenCode);
-    }
-    (has_folder("projects") && (name.starts_with("agent-") || is_uuid(&named_id(path))))
-        .then_some(SessionClient::ClaudeCode)
+    PLACES.iter().find(has_session).map(|place| place.client)
+}
+
+/// Returns `true` if a file is below a folder of this name.
+fn is_below(path: &Path, folder: &str) -> bool {
+    let mut above = path.ancestors().skip(1);
+    above.any(|above| above.file_name().is_some_and(|name| name == folder))
+}
+
+/// Returns the name of a file.
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// Returns the folder of the client that a session file is in, by the folders above it. `None` for a file elsewhere.
@@ -142,7 +199,7 @@ pub(super) fn home_above(path: &Path, client: SessionClient) -> Option<PathBuf> 
 pub(super) fn project_above(path: &Path) -> Option<String> {
     let is_project = |folder: &&Path| {
         let above = folder.parent().and_then(Path::file_name);
-        above.is_some_and(|name| name == "projects")
+        above.is_some_and(|name| name == PROJECTS)
     };
     let project = path.ancestors().skip(1).find(is_project)?;
     Some(project.file_name()?.to_string_lossy().into_owned())
@@ -190,6 +247,13 @@ mod tests {
     use super::*;
 
     const ID: &str = "019ab3c4-0000-7000-8000-000000000001";
+
+    #[test]
+    fn every_client_has_a_place() {
+        for client in SessionClient::ALL {
+            assert!(place_of(client).is_some(), "{}", client.name());
+        }
+    }
 
     #[test]
     fn names_of_files_tell_ids_and_clients() {

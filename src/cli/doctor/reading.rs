@@ -8,11 +8,11 @@ use std::{
 };
 
 use super::{
+    file_facts::{describe_fault, time_since_1970},
     file_input::FileInput,
     places::{COMPRESSED_ENDING, client_by_place},
     progress::ProgressReader,
     session_doctor::SessionDoctor,
-    walk::{describe_fault, time_since_1970},
 };
 use crate::{
     server::regular_file::open_regular,

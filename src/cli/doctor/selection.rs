@@ -10,10 +10,11 @@ use std::{
 use super::{
     arguments::Args,
     database::is_database,
+    file_facts::{describe_fault, time_since_1970},
     opencode::SessionDatabase,
     places::{client_home, has_database_name, named_database, named_id, session_folders, short_id, shown_path},
     reading::{SessionReading, UnreadFile},
-    walk::{FoundFile, FoundFiles, describe_fault, time_since_1970},
+    walk::{FoundFile, FoundFiles},
 };
 use crate::sessions::SessionClient;
 

@@ -13,7 +13,7 @@ use crate::sessions::{
 
 /// Reads session files, and plans how they are mended. Tests put another one in its place, which fails midway.
 pub(super) trait SessionDoctor {
-    /// Reads a file from its begin on. `place` is the client in whose folder it is.
+    /// Reads a file from its beginning on. `place` is the client in whose folder it is.
     fn scan_file(
         &self,
         place: Option<SessionClient>,

@@ -107,18 +107,31 @@ fn live_text(live: &LiveState) -> String {
 
 /// Writes the findings of a file, each on a line.
 pub(super) fn write_findings(out: &mut impl Write, report: &SessionReport, painter: Painter) -> io::Result<()> {
+    write_named_findings(out, report, ["  ", "  "], painter)
+}
+
+/// Writes the findings of a file, each on a line. A line begins with the first lead, or with the second one if it has
+/// no place of its own.
+pub(super) fn write_named_findings(
+    out: &mut impl Write,
+    report: &SessionReport,
+    [place_lead, other_lead]: [&str; 2],
+    painter: Painter,
+) -> io::Result<()> {
     for finding in report.findings.iter().take(FINDINGS_MAX) {
+        write!(out, "{place_lead}")?;
         write_finding(out, report, finding, painter)?;
     }
     let hidden = report.findings.len().saturating_sub(FINDINGS_MAX);
     let unlisted = usize::try_from(report.unlisted).unwrap_or(usize::MAX);
     match hidden.saturating_add(unlisted) {
         0 => Ok(()),
-        more if report.unlisted > 0 => writeln!(out, "  and {more} more"),
-        more => writeln!(out, "  and {more} more: --output json lists all"),
+        more if report.unlisted > 0 => writeln!(out, "{other_lead}and {more} more"),
+        more => writeln!(out, "{other_lead}and {more} more: --output json lists all"),
     }
 }
 
+/// Writes one finding up to the end of its line.
 fn write_finding(
     out: &mut impl Write,
     report: &SessionReport,
@@ -148,7 +161,7 @@ fn write_finding(
     };
     writeln!(
         out,
-        "  {place}: {kind}: {}{}{id}{fix}",
+        "{place}: {kind}: {}{}{id}{fix}",
         message_of(report, finding),
         other_lines(unit, &finding.lines)
     )

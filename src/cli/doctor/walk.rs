@@ -4,10 +4,13 @@ use std::{
     fs::{self, DirEntry},
     io,
     path::{Path, PathBuf},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
-use super::places::{COPILOT_EVENTS, has_database_name, has_session_name, named_id};
+use super::{
+    file_facts::{describe_fault, time_since_1970},
+    places::{COPILOT_EVENTS, has_database_name, has_session_name, named_id},
+};
 
 /// Folders below a folder that are entered.
 const DEPTH_MAX: usize = 16;
@@ -130,23 +133,6 @@ impl FoundFiles {
             Err(error) => self.faults.push((path, describe_fault(&error))),
         }
         Ok(None)
-    }
-}
-
-/// Returns the time of the last write, since 1970.
-pub(super) fn time_since_1970(metadata: &fs::Metadata) -> Duration {
-    let modified = metadata.modified().ok();
-    modified
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-        .unwrap_or_default()
-}
-
-/// Says why a path cannot be looked at, and what to do.
-pub(super) fn describe_fault(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "no permission to read it: run this as its owner".to_owned(),
-        _ => format!("it cannot be read: {error}"),
     }
 }
 

@@ -9,12 +9,9 @@ use std::{
 
 use super::{
     damage::{Damage, SessionCode},
-    finding::{FixKind, RecordLoss, SessionFinding},
+    finding::{ID_BYTES_MAX, SessionFinding},
 };
 use crate::{conversation::FindingKind, work};
-
-/// Longest id whose text is kept.
-const ID_BYTES_MAX: usize = 200;
 
 /// The place of a call or result in the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,14 +141,9 @@ impl CallPairs {
 
 fn told(code: SessionCode, place: CallPlace, id: Box<str>, lines: Vec<u64>) -> SessionFinding {
     SessionFinding {
-        code,
-        line: place.line,
-        byte: place.byte,
-        len: place.len,
         id: id.into_string(),
         lines,
-        fix: FixKind::Told,
-        loss: RecordLoss::Any,
+        ..SessionFinding::told(code, place.line, place.byte, place.len)
     }
 }
 

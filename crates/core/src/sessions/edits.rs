@@ -12,7 +12,7 @@ use super::overlay::{ByteRun, OverlaidFile, to_index};
 pub const OVERWRITES_MAX: usize = 1 << 20;
 
 /// Most bytes that edits append, which are kept until they are written.
-const APPENDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const APPENDED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -414,6 +414,27 @@ mod tests {
                 assert!(at >= passed && at + bytes <= len as u64, "{round}: {merged:?}");
                 passed = at + bytes;
             }
+        }
+    }
+
+    /// All records together count, and one that is refused leaves the file as it is.
+    #[test]
+    fn what_is_appended_has_a_limit() {
+        let mut edited = EditedFile::new(Cursor::new(b"{}\n".to_vec())).unwrap();
+        let append = |len: usize| SessionEdit::Append {
+            record: vec![b'1'; len],
+        };
+        // A line feed ends each record.
+        for (len, added) in [
+            (APPENDED_BYTES_MAX / 2 - 1, Ok(())),
+            (APPENDED_BYTES_MAX / 2 + 1, Err(EditFault::TooLarge)),
+            (APPENDED_BYTES_MAX / 2, Ok(())),
+            (1, Err(EditFault::TooLarge)),
+        ] {
+            let before = edited.edited_len();
+            assert_eq!(edited.add_edit(append(len)), added, "{len}");
+            let grown = if added.is_ok() { len as u64 + 1 } else { 0 };
+            assert_eq!(edited.edited_len(), before + grown, "{len}");
         }
     }
 

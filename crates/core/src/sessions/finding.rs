@@ -37,6 +37,9 @@ impl RecordLoss {
     }
 }
 
+/// Longest id of a call whose text is kept, in bytes.
+pub(super) const ID_BYTES_MAX: usize = 200;
+
 /// One finding in a session file. It holds no text of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionFinding {
@@ -56,4 +59,20 @@ pub struct SessionFinding {
     pub fix: FixKind,
     /// The record that the client loses by it.
     pub loss: RecordLoss,
+}
+
+impl SessionFinding {
+    /// Creates a finding that is told, about `len` bytes from `byte` on. It names no id and no other line.
+    pub const fn told(code: SessionCode, line: u64, byte: u64, len: u64) -> Self {
+        Self {
+            code,
+            line,
+            byte,
+            len,
+            id: String::new(),
+            lines: Vec::new(),
+            fix: FixKind::Told,
+            loss: RecordLoss::Any,
+        }
+    }
 }

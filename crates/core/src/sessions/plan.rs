@@ -170,6 +170,7 @@ mod tests {
     use crate::sessions::{
         client::SessionClient,
         damage::Damage,
+        edits::APPENDED_BYTES_MAX,
         log::SessionLog,
         marks::find_origin,
         members::RecordMembers,
@@ -373,6 +374,13 @@ mod tests {
             end: a.len() as u64,
         };
         assert_eq!(refusal(unfit, &a), FixRefused::Unfit { code, line: 1, fault });
+        let large_edits = PlanWay::InTurn(|_, _| {
+            let record = vec![b'1'; APPENDED_BYTES_MAX + 1];
+            Ok(vec![SessionEdit::Append { record }])
+        });
+        let fault = EditFault::TooLarge;
+        let large = row(new_stubborn, large_edits);
+        assert_eq!(refusal(large, &a), FixRefused::Unfit { code, line: 1, fault });
         let shrinking = row(new_shrinking, overwrites);
         let wanted = FixRefused::SendsLess { before: 2, after: 0 };
         assert_eq!(refusal(shrinking, &format!("{a}\n{b}\n")), wanted);

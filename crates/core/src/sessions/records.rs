@@ -65,8 +65,6 @@ pub struct FileLines {
     pub lines: u64,
     /// Records, without repeated ones.
     pub records: u64,
-    /// `true` if the last line has no line feed.
-    pub lacks_line_end: bool,
     /// The damage of lines, in the order of the file.
     pub findings: Vec<SessionFinding>,
     /// Findings that are not listed, because there are more than [`FINDINGS_MAX`].
@@ -685,8 +683,8 @@ impl<R: SkipHoles> PieceReader<R> {
     }
 
     fn finish_file(&mut self) {
-        self.file.lacks_line_end = self.file.bytes > self.line_start;
-        if self.file.lacks_line_end {
+        // The last line may have no line feed.
+        if self.file.bytes > self.line_start {
             self.file.lines = self.file.lines.saturating_add(1);
         }
         if self.file.records == 0 && self.file.findings.is_empty() {
@@ -699,15 +697,10 @@ impl<R: SkipHoles> PieceReader<R> {
             self.file.unlisted = self.file.unlisted.saturating_add(1);
             return;
         }
+        let (code, len) = (SessionCode::Damage(damage), span.end.saturating_sub(span.start));
         self.file.findings.push(SessionFinding {
-            code: SessionCode::Damage(damage),
-            line,
-            byte: span.start,
-            len: span.end.saturating_sub(span.start),
-            id: String::new(),
-            lines: Vec::new(),
             fix,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, line, span.start, len)
         });
     }
 }

@@ -195,16 +195,9 @@ impl SessionScan {
             }
             return;
         }
-        self.stray = Some(SessionFinding {
-            code: SessionCode::Damage(Damage::StrayContent),
-            line: record.line,
-            byte: record.byte,
-            len: record.text.len() as u64,
-            id: String::new(),
-            lines: Vec::new(),
-            fix: FixKind::Told,
-            loss: RecordLoss::Any,
-        });
+        let code = SessionCode::Damage(Damage::StrayContent);
+        let len = record.text.len() as u64;
+        self.stray = Some(SessionFinding::told(code, record.line, record.byte, len));
     }
 
     fn into_report(mut self, file: FileLines, place: Option<SessionClient>) -> Result<SessionReport, NotRead> {

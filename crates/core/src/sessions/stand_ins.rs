@@ -2,7 +2,7 @@
 
 use super::{
     damage::{Damage, SessionCode},
-    finding::{FixKind, RecordLoss, SessionFinding},
+    finding::{FixKind, SessionFinding},
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
@@ -38,15 +38,10 @@ pub(super) fn count_record(facts: &mut LogFacts, record: &SessionRecord<'_>) {
 
 /// Finds that the parent of a record is lost.
 pub(super) fn find_lost_parent(facts: &mut LogFacts, record: &SessionRecord<'_>) {
+    let code = SessionCode::Damage(Damage::LostParent);
     facts.findings.push(SessionFinding {
-        code: SessionCode::Damage(Damage::LostParent),
-        line: record.line,
-        byte: record.byte,
-        len: 1,
-        id: String::new(),
-        lines: Vec::new(),
         fix: FixKind::InPlace,
-        loss: RecordLoss::Any,
+        ..SessionFinding::told(code, record.line, record.byte, 1)
     });
 }
 

@@ -147,6 +147,21 @@ pub(super) fn list_journals(root: &Path) -> io::Result<Vec<FixJournal>> {
     Ok(journals.filter(|journal| journal.has_file(MANIFEST)).collect())
 }
 
+/// Lists the fixes that were stopped midway, oldest first. An empty list while a fix is under way: it has not ended
+/// either, and holds the lock.
+pub(super) fn list_stopped(root: &Path) -> Vec<FixJournal> {
+    let mut stopped = list_journals(root).unwrap_or_default();
+    stopped.retain(FixJournal::is_unfinished);
+    if stopped.is_empty() {
+        return stopped;
+    }
+    let locked = lock_root(root, true);
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    // A fix may have ended between both looks.
+    stopped.retain(|journal| journal.is_unfinished() && !locked.as_ref().is_err_and(is_busy));
+    stopped
+}
+
 /// Lists the folders of all fixes, also of those that have touched no session, oldest first.
 pub(super) fn list_folders(root: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(root) {

@@ -1,4 +1,5 @@
-//! Signs of a live Claude Code: its own notes in `sessions/<pid>.json`, and a process in the folder of the project.
+//! Signs that Claude Code has a session in use: its own notes in `sessions/<pid>.json`, and a process in the folder of
+//! the project.
 
 use std::{
     fs,
@@ -15,8 +16,8 @@ use super::{
 };
 use crate::{
     cli::doctor::{
+        file_facts::time_since_1970,
         places::{project_above, project_name},
-        walk::time_since_1970,
     },
     server::regular_file::open_regular,
 };

@@ -1,9 +1,9 @@
-//! The sign of a live Copilot CLI: `inuse.<pid>.lock` in the folder of the session, and a lock on `inuse.<pid>.hold`.
+//! The sign that Copilot CLI has a session in use: `inuse.<pid>.lock` in its folder, and a lock on `inuse.<pid>.hold`.
 //! Both files stay after a kill, the lock does not.
 
 use std::{fs, path::Path};
 
-use super::{codex::listed_holder, processes::ProcessFacts, sign::LiveState};
+use super::{held_locks::listed_holder, processes::ProcessFacts, sign::LiveState};
 use crate::server::regular_file::open_regular;
 
 const SIGN: &str = "Copilot CLI has it open";

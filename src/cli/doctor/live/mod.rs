@@ -3,6 +3,7 @@
 mod claude_code;
 mod codex;
 mod copilot;
+mod held_locks;
 mod processes;
 mod sign;
 
@@ -150,7 +151,9 @@ fn time_sign(target: &LiveTarget, homes: &[PathBuf]) -> LiveState {
     if has_own_sign && !is_on_network(&file) {
         return LiveState::Idle;
     }
-    let written = file.metadata().map(|metadata| super::walk::time_since_1970(&metadata));
+    let written = file
+        .metadata()
+        .map(|metadata| super::file_facts::time_since_1970(&metadata));
     let age = crate::clock::system_time().saturating_sub(written.unwrap_or_default());
     if age.as_secs() < RECENT_SECONDS {
         LiveState::Recent(age)

@@ -1,4 +1,4 @@
-//! The processes of this machine, as far as signs of live sessions need them.
+//! The processes of this machine, as far as signs of sessions in use need them.
 
 #[cfg(target_os = "linux")]
 mod linux;

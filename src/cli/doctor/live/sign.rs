@@ -85,7 +85,7 @@ impl LiveState {
                 age.as_secs()
             )),
             Self::Unreadable(why) => Some(format!(
-                "it cannot be told if the session is in use ({why}), so nothing is written; --force does not help"
+                "it is not known if the session is in use ({why}), so nothing is written; --force does not help"
             )),
         }
     }

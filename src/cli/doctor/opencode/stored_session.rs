@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     conversation::FindingKind,
-    sessions::{ClientVersion, Damage, FixKind, RecordLoss, SessionClient, SessionCode, SessionFinding, SessionReport},
+    sessions::{ClientVersion, Damage, SessionClient, SessionCode, SessionFinding, SessionReport},
     wire::json::Json,
 };
 
@@ -214,13 +214,13 @@ impl SessionRows {
         };
         let end = reverted_from.and_then(|id| self.places.get(id).copied());
         let end = end.unwrap_or(self.messages.len());
-        let begin = self
+        let start = self
             .asking
             .iter()
             .filter(is_summarized)
             .filter(|place| **place < end)
             .max();
-        (begin.copied().unwrap_or_default(), end)
+        (start.copied().unwrap_or_default(), end)
     }
 
     /// Finds the faults of the calls that are sent.
@@ -256,16 +256,11 @@ impl SessionRows {
             self.unlisted = self.unlisted.saturating_add(1);
             return;
         }
+        // A database has rows in place of lines.
         self.findings.push(SessionFinding {
-            code,
-            // A database has rows in place of lines.
-            line: row,
-            byte: 0,
-            len: 0,
             id: id.to_owned(),
             lines: other.into_iter().collect(),
-            fix: FixKind::Told,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, row, 0, 0)
         });
     }
 }

@@ -109,6 +109,61 @@ fn check_reads_a_session_from_a_pipe() {
     }
 }
 
+/// Each finding is a line that begins with the name of the file, and nothing else is said.
+#[test]
+fn a_quiet_check_of_a_session_has_a_line_for_each_finding() {
+    let mut open = claude_lines();
+    open.truncate(2);
+    let lines = claude_lines();
+    // More findings than are shown.
+    let many: Vec<String> = lines
+        .iter()
+        .chain(std::iter::repeat_n(&lines[7], 60))
+        .map(|line| format!("\0{line}"))
+        .collect();
+    let foreign = br#"{"type":"user","uuid":"u1","sessionId":"s","message":{}}"#;
+    for (name, bytes, code, first, count) in [
+        ("sound", file_of(&lines), 0, "", 0),
+        ("an open call", file_of(&open), 0, ":2: note: open_call: ", 1),
+        ("damaged", damaged_claude(), 1, ":2: warning: unanswered: ", 2),
+        ("many", file_of(&many), 1, ":1: warning: nul_bytes: ", 51),
+        ("not read", foreign.to_vec(), 2, "", 0),
+    ] {
+        let home = Home::new();
+        let path = home.claude(CLAUDE, &bytes);
+        let path = path.to_str().unwrap();
+        let told = run_other(&home, &["check", "-q", path], Stdio::null());
+        assert_eq!(told.code, Some(code), "{name}: {told:?}");
+        assert!(
+            told.out.starts_with(&if count > 0 {
+                format!("{path}{first}")
+            } else {
+                String::new()
+            }),
+            "{told:?}"
+        );
+        assert_eq!(told.out.lines().count(), count, "{name}: {told:?}");
+        assert!(
+            told.out.lines().all(|line| line.starts_with(&format!("{path}:"))),
+            "{name}: {told:?}"
+        );
+        let is_error = told.err.starts_with(&format!("antiphon: {path}: not read")) && told.err.lines().count() == 1;
+        assert_eq!(
+            (told.err.is_empty(), is_error),
+            (code < 2, code == 2),
+            "{name}: {told:?}"
+        );
+        // The lines are those of the doctor.
+        let doctor = home.run(&["--strict", path]).out;
+        for line in told.out.lines().filter(|line| !line.contains(": and ")) {
+            assert!(
+                doctor.contains(&format!("\n  {}\n", &line[path.len()..])),
+                "{name}: {line}: {doctor}"
+            );
+        }
+    }
+}
+
 /// The worst of all files is the exit code, and each is told by its own reader.
 #[test]
 fn sessions_and_bodies_may_be_checked_together() {

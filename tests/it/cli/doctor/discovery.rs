@@ -118,6 +118,38 @@ fn an_id_may_be_short_and_is_listed_if_it_means_several() {
     assert!(told.err.contains("no session"), "{told:?}");
 }
 
+/// An id is looked for in the folders of clients alone, so a copy elsewhere is named by its path.
+#[test]
+fn the_advised_command_names_the_session_that_was_read() {
+    let home = Home::new();
+    let path = home.claude(CLAUDE, &damaged_claude());
+    let copies = home.folder.join("copies of today");
+    let copy = Home::write_aged(&copies.join(format!("{CLAUDE}.jsonl")), &damaged_claude());
+    let [path, copy, copies] = [&path, &copy, &copies].map(|path| path.to_str().unwrap());
+    let projects = home.project();
+    for (arguments, name) in [
+        (&[][..], "8a52aaaa".to_owned()),
+        (&["8a52"], "8a52aaaa".to_owned()),
+        (&[projects.to_str().unwrap()], "8a52aaaa".to_owned()),
+        (&[path], path.to_owned()),
+        (&[copy], format!("'{copy}'")),
+        (&[copies], format!("'{copy}'")),
+    ] {
+        let told = home.run(arguments);
+        assert_eq!(told.code, Some(1), "{arguments:?}: {told:?}");
+        let advice = format!(" can be mended: antiphon doctor --fix {name}\n");
+        assert!(told.out.contains(&advice), "{arguments:?}: {told:?}");
+    }
+    // Both are read, and each has a name of its own.
+    let told = home.run(&[copies, "8a52"]);
+    for name in ["8a52aaaa", &format!("'{copy}'")] {
+        assert!(
+            told.out.contains(&format!("antiphon doctor --fix {name}\n")),
+            "{told:?}"
+        );
+    }
+}
+
 /// Each file has its own clear line, and the rest goes on.
 #[test]
 fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
@@ -178,8 +210,7 @@ fn a_compressed_rollout_is_read_and_never_mended() {
     let mut lines = codex_lines();
     lines[3] = format!("{}{}", "\0".repeat(9), lines[3]);
     let packed = zstd::stream::encode_all(&file_of(&lines)[..], 3).unwrap();
-    let path = home.codex(CODEX, b"");
-    let path = Home::write_aged(&path.with_extension("jsonl.zst"), &packed);
+    let path = Home::write_aged(&home.rollout(CODEX).with_extension("jsonl.zst"), &packed);
     let told = home.run(&[path.to_str().unwrap()]);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(
@@ -192,4 +223,15 @@ fn a_compressed_rollout_is_read_and_never_mended() {
     // A file that is cut is not read, and not told healthy.
     fs::write(&path, &packed[..packed.len() / 2]).unwrap();
     assert_eq!(home.run(&[path.to_str().unwrap()]).code, Some(2));
+    // Nor is one that would take the whole disk if it was unpacked.
+    let bytes = [file_of(&codex_lines()), vec![b'\n'; 16 << 20]].concat();
+    let packed = zstd::stream::encode_all(&bytes[..], 3).unwrap();
+    Home::write_aged(&path, &packed);
+    assert!(packed.len() * 2000 < bytes.len(), "{}", packed.len());
+    let told = home.run(&[path.to_str().unwrap()]);
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(told.err.contains("more than 2000 times its size"), "{told:?}");
+    let told = home.run(&[]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.contains("1 file not read"), "{told:?}");
 }

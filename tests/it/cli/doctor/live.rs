@@ -99,7 +99,7 @@ fn a_session_that_claude_code_notes_as_its_own_is_not_mended() {
         let told = home.run(arguments);
         assert_eq!(told.code, Some(1), "{told:?}");
         assert!(
-            told.err.contains("it cannot be told if the session is in use"),
+            told.err.contains("it is not known if the session is in use"),
             "{told:?}"
         );
     }

@@ -70,6 +70,25 @@ fn an_undo_writes_nothing_once_the_client_has_gone_on() {
     assert!(told.err.contains("exists"), "{told:?}");
 }
 
+/// A fix that is under way holds the lock of all fixes, and has no end mark yet either.
+#[test]
+fn a_fix_that_was_stopped_is_told_and_one_that_is_under_way_is_not() {
+    let home = Home::new();
+    home.codex(CODEX, &damaged_codex());
+    assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
+    let kept = fs::read_dir(home.fixes()).unwrap().flatten();
+    let folder = kept.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    assert_eq!(home.run(&[]).err, "");
+    fs::remove_file(folder.join("ended")).unwrap();
+    let lock = fs::File::open(home.fixes().join("lock")).unwrap();
+    lock.try_lock_shared().unwrap();
+    assert_eq!(home.run(&[]).err, "");
+    drop(lock);
+    let told = home.run(&[]);
+    let wanted = format!("stopped midway: antiphon doctor --undo {CODEX} takes it back\n");
+    assert!(told.err.ends_with(&wanted), "{told:?}");
+}
+
 #[test]
 fn bytes_that_somebody_else_has_changed_are_never_lost() {
     let home = Home::new();

@@ -2,7 +2,7 @@
 
 use super::{
     branch::{RecordSet, SentBranch},
-    entry::{LinkId, RecordEntry, mark},
+    entry::{RecordEntry, mark},
     joins::SentRecords,
     links::{LinkIndex, NONE},
     reading::ReadLog,
@@ -12,6 +12,7 @@ use crate::{
     sessions::{
         damage::{Damage, SessionCode},
         finding::{RecordLoss, SessionFinding},
+        link_id::LinkId,
     },
     work,
 };

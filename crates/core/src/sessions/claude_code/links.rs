@@ -1,10 +1,10 @@
 //! The links between records: which one each record follows, which ones follow it, and which ones are of one answer.
 
 use super::{
-    entry::{EntryList, LinkId, mark},
+    entry::{EntryList, mark},
     reading::ReadLog,
 };
-use crate::work;
+use crate::{sessions::link_id::LinkId, work};
 
 /// No record.
 pub(super) const NONE: u32 = u32::MAX;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     analysis::LogAnalysis,
-    entry::{LinkId, PartEntry, RecordEntry, mark},
+    entry::{PartEntry, RecordEntry, mark},
     links::NONE,
     quoted::{mended_input, new_input, quote_orphan},
     reading::ReadLog,
@@ -20,6 +20,7 @@ use crate::{
         edits::SessionEdit,
         file_edits,
         finding::SessionFinding,
+        link_id::{LinkId, UUID_CHARS},
         log::SessionFile,
         records::read_records,
     },
@@ -161,7 +162,7 @@ impl<'p> FaultPlan<'p> {
     fn overwrite_id(&mut self, byte: u64, text: &[u8], member: &str, id: LinkId) {
         let (json, root) = (Json::new(text), Span::new(0, text.len()));
         let inside = json.member(root, member).map(|value| json.string_inside(value));
-        if let Some(inside) = inside.filter(|inside| inside.len() == 36) {
+        if let Some(inside) = inside.filter(|inside| inside.len() == UUID_CHARS) {
             self.edits.push(SessionEdit::Overwrite {
                 at: byte.saturating_add(inside.start as u64),
                 new: id.to_uuid().into_bytes(),

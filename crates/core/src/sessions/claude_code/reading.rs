@@ -1,12 +1,17 @@
 //! The reader of one record.
 
 use super::{
-    entry::{EntryList, InputShape, LinkId, PartSort, RecordEntry, hash_bytes, mark, short_hash},
+    entry::{EntryList, InputShape, PartSort, RecordEntry, hash_bytes, mark, short_hash},
     quoted::{input_form, mended_input, quote_content},
 };
 use crate::{
     conversation::lost_results::{LOST_BYTES_MAX, is_lost, may_be_lost},
-    sessions::{client::ClientVersion, members::RecordMembers, records::SessionRecord},
+    sessions::{
+        client::ClientVersion,
+        link_id::{LinkId, UUID_CHARS},
+        members::RecordMembers,
+        records::SessionRecord,
+    },
     splice::Span,
     wire::{
         cannot_be_anthropics,
@@ -103,7 +108,7 @@ impl ReadLog {
         entry.parent = LinkId::read(&text(parent)).0;
         let marks = [
             (is_real, mark::REAL_UUID),
-            (parent_bytes == 36, mark::REAL_PARENT),
+            (parent_bytes == UUID_CHARS, mark::REAL_PARENT),
             (record.is_skipped, mark::SKIPPED),
             (is_true(sidechain), mark::SIDECHAIN),
             (is_boundary, mark::BOUNDARY),

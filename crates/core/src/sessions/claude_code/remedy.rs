@@ -1,4 +1,4 @@
-//! A fault with the mend that it gets.
+//! A fault with the fix that it gets.
 
 use crate::sessions::finding::{FixKind, SessionFinding};
 

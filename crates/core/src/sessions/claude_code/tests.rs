@@ -1,4 +1,4 @@
-//! Small logs with each damage: what is found, and the bytes after the mend.
+//! Small logs with each damage: what is found, and the bytes after the fix.
 
 use std::io::Cursor;
 
@@ -6,7 +6,7 @@ use super::{
     log_writer::{record, uuid},
     *,
 };
-use crate::sessions::{client::ClientVersion, finding::FixKind, records::read_records};
+use crate::sessions::{client::ClientVersion, finding::FixKind, link_id::LinkId, records::read_records};
 
 /// One log.
 struct LogCase {
@@ -14,11 +14,11 @@ struct LogCase {
     version: &'static str,
     /// Records: number, number of the parent, kind, arguments. See [`record`].
     lines: &'static [&'static str],
-    /// Findings: code, line, way of the mend.
+    /// Findings: code, line, way of the fix.
     found: &'static [&'static str],
     /// Messages that would be sent, and all.
     before: (u64, u64),
-    /// The same after the mend.
+    /// The same after the fix.
     after: (u64, u64),
 }
 
@@ -635,7 +635,7 @@ fn each_damage_is_found_at_its_line_and_mended() {
         assert_eq!(
             (facts.reachable, facts.messages),
             case.after,
-            "{} after the mend\n{text}",
+            "{} after the fix\n{text}",
             case.name
         );
         for line in file
@@ -722,10 +722,7 @@ fn each_mend_has_its_bytes() {
 #[test]
 fn an_appended_result_is_shaped_like_its_call() {
     let lines = mended_lines(&["1 - user", "2 1 call m1 A side", "3 2 text m2", "last 3"]);
-    let id = entry::LinkId::read(uuid("2").as_bytes())
-        .0
-        .derive_id("result", 0)
-        .to_uuid();
+    let id = LinkId::read(uuid("2").as_bytes()).0.derive_id("result", 0).to_uuid();
     assert_eq!(
         lines[4],
         format!(

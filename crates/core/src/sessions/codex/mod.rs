@@ -31,7 +31,7 @@ use self::{
 use super::{
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{FixKind, RecordLoss, SessionFinding},
+    finding::{RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::SessionRecord,
 };
@@ -224,14 +224,10 @@ const fn item_place(record: NumberedPlace, is_skipped: bool, fits: bool) -> Item
 }
 
 fn missing_meta(record: &SessionRecord<'_>) -> SessionFinding {
+    let code = SessionCode::Damage(Damage::SessionMetaMissing);
+    let len = u64::try_from(record.text.len()).unwrap_or(u64::MAX);
     SessionFinding {
-        code: SessionCode::Damage(Damage::SessionMetaMissing),
-        line: record.line,
-        byte: record.byte,
-        len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
-        id: String::new(),
-        lines: Vec::new(),
-        fix: FixKind::Told,
         loss: RecordLoss::First,
+        ..SessionFinding::told(code, record.line, record.byte, len)
     }
 }

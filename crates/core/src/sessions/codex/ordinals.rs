@@ -187,14 +187,10 @@ fn finding(
     (fix, loss): (FixKind, RecordLoss),
 ) -> SessionFinding {
     SessionFinding {
-        code: SessionCode::Damage(damage),
-        line,
-        byte,
-        len,
-        id: String::new(),
         lines,
         fix,
         loss,
+        ..SessionFinding::told(SessionCode::Damage(damage), line, byte, len)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     repair::{self, RepairPolicy},
     sessions::{
         damage::SessionCode,
-        finding::{FixKind, RecordLoss, SessionFinding},
+        finding::{FixKind, SessionFinding},
     },
     wire::{Unreadable, Wire, json::quote_string},
     work,
@@ -228,15 +228,11 @@ impl<'h> PairFaults<'h> {
     }
 
     fn push(&mut self, item: &HistoryItem, kind: FindingKind, fix: FixKind) {
+        let (code, place) = (SessionCode::Pairing(kind), &item.place);
         self.found.findings.push(SessionFinding {
-            code: SessionCode::Pairing(kind),
-            line: item.place.line,
-            byte: item.place.byte,
-            len: item.place.len,
             id: String::from_utf8_lossy(self.id(item)).into_owned(),
-            lines: Vec::new(),
             fix,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, place.line, place.byte, place.len)
         });
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::record::{ChainId, QwenRecord, format_id, mark};
+use super::record::{QwenRecord, mark};
 use crate::{
     sessions::{
         damage::{Damage, SessionCode},
-        finding::{FixKind, RecordLoss, SessionFinding},
+        finding::SessionFinding,
+        link_id::LinkId,
     },
     work,
 };
@@ -19,7 +20,7 @@ const NONE: usize = usize::MAX;
 pub(super) struct RecordChain<'r> {
     records: &'r [QwenRecord],
     /// The first record of each id that the client reads, and of an id that it does not read the first one of all.
-    first: HashMap<ChainId, usize>,
+    first: HashMap<LinkId, usize>,
     /// The next fragment of the same record.
     next: Vec<usize>,
     /// `true` for the records of the chain.
@@ -56,8 +57,8 @@ impl<'r> RecordChain<'r> {
     /// Returns a record. One without an id if there is none at that place.
     pub(super) fn record(&self, at: usize) -> QwenRecord {
         let none = QwenRecord {
-            id: 0,
-            parent: 0,
+            id: LinkId::default(),
+            parent: LinkId::default(),
             byte: 0,
             line: 0,
             len: 0,
@@ -73,7 +74,7 @@ impl<'r> RecordChain<'r> {
 
     /// Joins the fragments of each record. Those that disagree about their parent are two records with one id.
     fn index_records(&mut self) {
-        let mut last: HashMap<ChainId, usize> = HashMap::new();
+        let mut last: HashMap<LinkId, usize> = HashMap::new();
         let (lost, read): (Vec<usize>, Vec<usize>) =
             (0..self.records.len()).partition(|at| self.record(*at).has(mark::LOST));
         for at in read.into_iter().chain(lost) {
@@ -104,7 +105,7 @@ impl<'r> RecordChain<'r> {
             self.reached = self.reached.saturating_add(if is_cut { 0 } else { fragments.len() });
             backwards.extend(fragments.into_iter().rev());
             let record = self.record(at);
-            if record.parent == 0 {
+            if record.parent.is_none() {
                 break;
             }
             let parent = self.first_of(record.parent);
@@ -135,7 +136,7 @@ impl<'r> RecordChain<'r> {
         self.members = backwards;
     }
 
-    fn first_of(&self, id: ChainId) -> usize {
+    fn first_of(&self, id: LinkId) -> usize {
         self.first.get(&id).copied().unwrap_or(NONE)
     }
 
@@ -195,22 +196,18 @@ impl<'r> RecordChain<'r> {
     }
 
     /// Returns the record of the chain that follows each id.
-    fn followers(&self) -> HashMap<ChainId, usize> {
+    fn followers(&self) -> HashMap<LinkId, usize> {
         let members = self.members.iter().rev();
         members.map(|at| (self.record(*at).parent, *at)).collect()
     }
 
     fn finding(&self, damage: Damage, at: usize, other: Option<usize>) -> SessionFinding {
         let record = self.record(at);
+        let code = SessionCode::Damage(damage);
         SessionFinding {
-            code: SessionCode::Damage(damage),
-            line: record.line,
-            byte: record.byte,
-            len: u64::from(record.len),
-            id: format_id(record.id),
+            id: record.id.to_uuid(),
             lines: other.map(|other| self.record(other).line).into_iter().collect(),
-            fix: FixKind::Told,
-            loss: RecordLoss::Any,
+            ..SessionFinding::told(code, record.line, record.byte, u64::from(record.len))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One record of a session of Qwen Code, and the facts that are kept of it. No text is kept.
 
 use crate::{
+    sessions::link_id::LinkId,
     splice::Span,
     wire::json::{Json, JsonKind},
 };
@@ -19,46 +20,13 @@ pub(super) mod mark {
     pub(in super::super) const SKIPPED: u8 = 1 << 4;
 }
 
-/// The id of a record: the number of its uuid, or a hash of another id. Zero if there is none.
-pub(super) type ChainId = u128;
-
-/// Reads an id.
-pub(super) fn read_id(text: &[u8]) -> ChainId {
-    if text.is_empty() {
-        return 0;
-    }
-    let is_uuid = text.len() == UUID_CHARS && [8, 13, 18, 23].iter().all(|at| text.get(*at) == Some(&b'-'));
-    let digits: String = text
-        .iter()
-        .filter(|letter| **letter != b'-')
-        .map(|letter| char::from(*letter))
-        .collect();
-    let number = u128::from_str_radix(&digits, 16)
-        .ok()
-        .filter(|_| is_uuid && digits.len() == 32);
-    number.unwrap_or_else(|| {
-        let hash: [u8; 32] = blake3::hash(text).into();
-        u128::from_le_bytes(hash.first_chunk().copied().unwrap_or_default()).max(1)
-    })
-}
-
-/// Returns the uuid of an id, as clients write it. Of another id it is the hash.
-pub(super) fn format_id(id: ChainId) -> String {
-    let digits = format!("{id:032x}");
-    let part = |from, to| digits.get(from..to).unwrap_or_default();
-    [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
-}
-
-/// Characters of a uuid.
-const UUID_CHARS: usize = 36;
-
 /// A record that others may follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QwenRecord {
     /// Its id, which several fragments of one record share.
-    pub(super) id: ChainId,
+    pub(super) id: LinkId,
     /// The id of the record that it follows.
-    pub(super) parent: ChainId,
+    pub(super) parent: LinkId,
     /// Offset in the file.
     pub(super) byte: u64,
     pub(super) line: u64,
@@ -88,8 +56,8 @@ pub(super) struct QwenPart {
 #[derive(Clone, Copy)]
 pub(super) struct ReadRecord<'a> {
     pub(super) json: Json<'a>,
-    pub(super) id: ChainId,
-    pub(super) parent: ChainId,
+    pub(super) id: LinkId,
+    pub(super) parent: LinkId,
     pub(super) marks: u8,
     message: Option<Span>,
     session: Span,
@@ -121,14 +89,14 @@ impl<'a> ReadRecord<'a> {
         let kind = json.decode_string(json.only_string(kind?)?);
         let subtype = subtype.map(|subtype| json.decode_string(subtype)).unwrap_or_default();
         let is_system = &*kind == b"system";
-        let is_beside = is_system && BESIDE.iter().any(|begin| subtype.starts_with(begin));
+        let is_beside = is_system && BESIDE.iter().any(|start| subtype.starts_with(start));
         let parent = parent?;
         let is_linked = matches!(json.kind(parent), JsonKind::String | JsonKind::Null);
         let session = json.only_string(session?)?;
         if !KINDS.contains(&&*kind) || is_beside || !is_linked || json.string_inside(session).is_empty() {
             return None;
         }
-        let id = read_id(&json.decode_string(id?));
+        let id = LinkId::read(&json.decode_string(id?)).0;
         let message = message.filter(|message| !is_system && json.kind(*message) == JsonKind::Object);
         let is_shown = &*subtype == b"realtime_message";
         let is_summary = &*subtype == b"chat_compression"
@@ -139,10 +107,10 @@ impl<'a> ReadRecord<'a> {
             (is_system && is_summary, mark::SUMMARY),
         ];
         let marks = marks.iter().filter(|(is_so, _)| *is_so);
-        (id != 0).then(|| Self {
+        (!id.is_none()).then(|| Self {
             json,
             id,
-            parent: read_id(&json.decode_string(parent)),
+            parent: LinkId::read(&json.decode_string(parent)).0,
             marks: marks.fold(0, |all, (_, mark)| all | mark),
             message,
             session,
