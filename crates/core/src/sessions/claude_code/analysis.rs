@@ -18,7 +18,8 @@ use crate::{
         client::SessionClient,
         damage::{Damage, SessionCode},
         finding::{RecordLoss, SessionFinding},
-        severity::{Severity, find_effect},
+        measured::Severity,
+        severity::find_effect,
     },
     work,
 };
