@@ -75,12 +75,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client replaces it before it sends the text",
     ),
-    claude(
-        Damage::LoneSurrogate,
-        Since::Old,
-        Severity::Error,
-        "the client sends it as it is, and the provider refuses every request",
-    ),
+    claude(Damage::LoneSurrogate, Since::Old, Severity::Error, SENT_AND_REFUSED),
     claude(
         Damage::TornRecord,
         Since::All,
@@ -115,6 +110,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client sends it once",
     ),
+    claude(Damage::StrayContent, Since::All, Severity::Warning, PASSED_OVER_WHOLE),
     // Claude Code: the links.
     claude(
         Damage::LostParent,
@@ -232,10 +228,37 @@ pub const MEASURED: &[Measured] = &[
         "the client may send them all, and then the provider refuses the request",
     ),
     claude_pair(
+        FindingKind::Misplaced,
+        Since::All,
+        Severity::Note,
+        "the client puts it right behind its call",
+    )
+    .at(RecordLoss::Nothing),
+    claude_pair(
+        FindingKind::Misplaced,
+        Since::First,
+        Severity::Error,
+        "the client sends it where it stands, and the provider refuses every request",
+    ),
+    claude_pair(
+        FindingKind::Misplaced,
+        Since::Later,
+        Severity::Warning,
+        "the client leaves the result out, and answers the call itself",
+    ),
+    claude_pair(FindingKind::BadId, Since::All, Severity::Error, SENT_AND_REFUSED),
+    claude_pair(
+        FindingKind::ServerHalf,
+        Since::New,
+        Severity::Note,
+        "the client leaves the call out",
+    ),
+    claude_pair(FindingKind::ServerHalf, Since::Old, Severity::Error, SENT_AND_REFUSED),
+    claude_pair(
         FindingKind::MalformedCall,
         Since::All,
         Severity::Error,
-        "the client sends it as it is, and the provider refuses every request",
+        SENT_AND_REFUSED,
     ),
     claude_pair(
         FindingKind::ForeignThinking,
@@ -247,7 +270,7 @@ pub const MEASURED: &[Measured] = &[
         FindingKind::ForeignThinking,
         Since::Old,
         Severity::Error,
-        "the client sends it as it is, and the provider refuses every request",
+        SENT_AND_REFUSED,
     ),
     // Codex: it does not load a file whose first line is not the record that names the session.
     codex_damage(Damage::NulBytes, Severity::Error, NOT_LOADED).at(RecordLoss::First),
@@ -293,6 +316,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client sends it twice, and the provider refuses a second output",
     ),
+    codex_damage(Damage::StrayContent, Severity::Warning, PASSED_OVER_WHOLE),
     codex_damage(Damage::EmptyFile, Severity::Error, NOT_LOADED),
     codex_damage(
         Damage::OrdinalMissing,
@@ -343,6 +367,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client sends it without an id, and the provider refuses every request",
     ),
+    codex_pairing(FindingKind::BadId, Severity::Error, SENT_AND_REFUSED),
     codex_pairing(
         FindingKind::Field,
         Severity::Warning,
@@ -383,6 +408,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Error,
         "the client sends a call twice, and the provider refuses every request; a result it sends once",
     ),
+    copilot(Damage::StrayContent, Severity::Warning, PASSED_OVER_WHOLE),
     copilot(Damage::EmptyFile, Severity::Error, NOT_FOUND),
     copilot(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
     copilot(Damage::OpenCall, Severity::Note, INTERRUPTED),
@@ -404,11 +430,7 @@ pub const MEASURED: &[Measured] = &[
     ),
     qwen(Damage::ByteOrderMark, Severity::Note, READ_ALL_THE_SAME),
     qwen(Damage::InvalidUtf8, Severity::Note, "the client replaces the byte"),
-    qwen(
-        Damage::LoneSurrogate,
-        Severity::Error,
-        "the client sends it as it is, and the provider refuses every request",
-    ),
+    qwen(Damage::LoneSurrogate, Severity::Error, SENT_AND_REFUSED),
     qwen(Damage::TornRecord, Severity::Note, PASSED_OVER).at(RecordLoss::Nothing),
     qwen(
         Damage::TornRecord,
@@ -426,6 +448,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client sends its calls and results once",
     ),
+    qwen(Damage::StrayContent, Severity::Warning, PASSED_OVER_WHOLE),
     qwen(Damage::EmptyFile, Severity::Error, NOT_FOUND),
     qwen(Damage::LostParent, Severity::Warning, NOTHING_BEFORE),
     qwen(
@@ -487,6 +510,10 @@ pub const MEASURED: &[Measured] = &[
 /// results and of the user.
 const CUT_OFF: &str = "the client skips the line, and sends nothing of what stands before it; if a result comes first then, \
                        the provider refuses every request";
+
+/// The effects that several clients have.
+const SENT_AND_REFUSED: &str = "the client sends it as it is, and the provider refuses every request";
+const PASSED_OVER_WHOLE: &str = "the client passes over the line, and sends nothing of it";
 
 /// The effect of damage that Codex does not load.
 const NOT_LOADED: &str = "the client does not load the session";

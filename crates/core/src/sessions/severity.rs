@@ -64,7 +64,11 @@ mod tests {
     fn the_effect_depends_on_the_version() {
         let circle = SessionCode::Damage(Damage::ParentCircle);
         let orphan = SessionCode::Pairing(FindingKind::Orphan);
+        let misplaced = SessionCode::Pairing(FindingKind::Misplaced);
         for (code, version, wanted) in [
+            (misplaced, "2.0.32", Severity::Error),
+            (misplaced, "2.1.42", Severity::Warning),
+            (misplaced, "2.1.332", Severity::Warning),
             (circle, "2.0.32", Severity::Error),
             (circle, "2.1.42", Severity::Warning),
             (circle, "2.1.331", Severity::Warning),
