@@ -191,6 +191,22 @@ def long_record(log, rng):
     return index + 1
 
 
+@damage("stray_content", "none")
+def stray_message(log, rng):
+    """A message as a request has it, without the record around it, which no client writes."""
+    index = log.text(rng.choice(["bittern", "curlew", "dunlin"]))
+    log.lines.insert(index, json.dumps({"role": "user", "content": "heron"}, **FORM).encode())
+    return index + 1
+
+
+@damage("stray_content", "none")
+def stray_body(log, rng):
+    """The body of a request behind the last record."""
+    body = {"model": "fixture", "messages": [{"role": "user", "content": "heron"}]}
+    log.lines.append(json.dumps(body, **FORM).encode())
+    return len(log.lines)
+
+
 @damage("empty_file", "none")
 def empty_file(log, rng):
     log.lines = []
@@ -370,6 +386,56 @@ def output_of_another_kind(log, rng):
     return {"line": result + 1, "lost": ["result-1"]}
 
 
+@damage("misplaced", "none", (CLAUDE,))
+def late_result(log, rng):
+    """The result of a call stands behind the next turn of the user and the model."""
+    call, result, last = log.call(1), log.result(1), log.text("quail")
+    follow(log, result, call)
+    follow(log, last, result)
+    log.change(result, parentUuid=log.record(last)["uuid"])
+    log.lines.insert(last, log.lines.pop(result))
+    return last + 1
+
+
+@damage("misplaced", "none", (CLAUDE,), severity="note")
+def spoken_before_result(log, rng):
+    """A prompt that the user wrote while a tool ran stands before its result. Each version puts the result in its place."""
+    result = log.result(1)
+    record = log.record(result)
+    prompt = log.record(log.text("bittern")) | {"uuid": new_uuid(rng), "parentUuid": record["parentUuid"]}
+    prompt["message"] = prompt["message"] | {"content": "Please do turn-8. heron"}
+    log.change(result, parentUuid=prompt["uuid"])
+    log.lines.insert(result, json.dumps(prompt, **FORM).encode())
+    return result + 2
+
+
+@damage("bad_id", "none", (CLAUDE, CODEX))
+def refused_id(log, rng):
+    """A call has an id that its provider refuses, and its result has the same."""
+    number = rng.choice(log.numbers())
+    call, result = log.call(number), log.result(number)
+    [own] = calls_of(log.client, log.record(call))
+    # Of OpenAI's rule the length counts, of Anthropic's the letters.
+    refused = own.ljust(65, "x") if log.client == CODEX else own.replace("_", ":")
+    for index in (call, result):
+        log.lines[index] = log.lines[index].replace(f'"{own}"'.encode(), f'"{refused}"'.encode())
+    # The story knows the result by the id of before.
+    return {"line": call + 1, "lost": [f"result-{number}"]}
+
+
+@damage("server_half", "none", (CLAUDE,))
+def server_half(log, rng):
+    """The provider searched the web, and its result is not there."""
+    answer = log.text("plover")
+    record = log.record(answer)
+    half = record | {"uuid": new_uuid(rng)}
+    block = {"type": "server_tool_use", "id": "srvtoolu_01Fixture", "name": "web_search", "input": {"query": "heron"}}
+    half["message"] = record["message"] | {"content": [block]}
+    log.change(answer, parentUuid=half["uuid"])
+    log.lines.insert(answer, json.dumps(half, **FORM).encode())
+    return answer + 1
+
+
 @damage("foreign_thinking", "none", (CLAUDE,))
 def foreign_thinking(log, rng):
     """An answer of another provider's model begins with thinking that only that provider can read."""
@@ -463,6 +529,14 @@ def unlink(log, index):
     for other, record in log.records():
         if record.get(parent) == gone[own]:
             log.change(other, **{parent: gone[parent]})
+
+
+def follow(log, old, new):
+    """What follows a record of Claude Code follows another one."""
+    old, new = log.record(old)["uuid"], log.record(new)["uuid"]
+    for index, record in log.records():
+        if record.get("parentUuid") == old:
+            log.change(index, parentUuid=new)
 
 
 def drop_event(log, gone):

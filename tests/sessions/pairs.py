@@ -4,6 +4,11 @@ It shares no code with Antiphon: it reads the JSON of a body, and nothing else.
 """
 
 import json
+import re
+
+# Anthropic: `tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`. OpenAI: `string too long`.
+ID = re.compile(r"[a-zA-Z0-9_-]+")
+ID_LETTERS_MAX = 64
 
 
 def blocks_of(message):
@@ -55,9 +60,14 @@ def broken_messages(messages):
         if len(set(results)) != len(results):
             return f"messages.{index}: each tool_use must have a single result"
         open_calls = []
+        halves = server_halves(blocks)
+        if halves:
+            return f"messages.{index}: `web_search` tool use was found without a result block: {halves[0]}"
         for block in blocks if role == "assistant" else []:
             if block.get("type") != "tool_use":
                 continue
+            if not ID.fullmatch(block["id"]):
+                return f"messages.{index}: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
             if not isinstance(block.get("input"), dict):
                 return f"messages.{index}: tool_use.input: Input should be a valid dictionary"
             if block["id"] in seen:
@@ -65,6 +75,13 @@ def broken_messages(messages):
             seen.add(block["id"])
             open_calls.append(block["id"])
     return f"`tool_use` ids were found without `tool_result` blocks after: {open_calls[0]}" if open_calls else ""
+
+
+def server_halves(blocks):
+    """The calls of the provider's own tools that have no result in their message."""
+    calls = [block["id"] for block in blocks if block.get("type") == "server_tool_use"]
+    answered = [block.get("tool_use_id") for block in blocks if block.get("type") != "tool_result"]
+    return [call for call in calls if call not in answered]
 
 
 CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
@@ -76,6 +93,8 @@ def broken_items(items):
     for item in items:
         kind = item.get("type")
         if kind in CALLS:
+            if len(item["call_id"]) > ID_LETTERS_MAX:
+                return f"Invalid 'call_id': string too long. Expected a string with maximum length {ID_LETTERS_MAX}."
             if item["call_id"] in calls:
                 return f"duplicate call: {item['call_id']}"
             calls[item["call_id"]] = CALLS[kind]

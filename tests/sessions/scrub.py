@@ -17,7 +17,11 @@ KEPT = re.compile(
     r"|</?(?:system-reminder|environment_context|skills_instructions|cwd|shell)>"
 )
 # A type, an id, a time, a digest, a name of a model or tool: one word, shorter than 40 unless it is a digest.
-WORD = re.compile(r"[\w.:@#+-]{0,39}|[0-9a-f]{40,64}|toolu_01Fixture\d+|/home/user/[a-z/]*|file:///home/user/[a-z/]*")
+WORD = re.compile(
+    r"[\w.:@#+-]{0,39}|[0-9a-f]{40,64}|toolu_01Fixture\d+|/home/user/[a-z/]*|file:///home/user/[a-z/]*"
+    # Copilot CLI does not load an event that names another path.
+    r"|/v1/messages"
+)
 # Lists of names that the vendor has chosen.
 NAMES = {"addedNames", "addedLines", "addedTypes", "builtInTypes", "names", "digests"}
 # Facts about the machine.

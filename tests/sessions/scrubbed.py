@@ -34,8 +34,8 @@ TAGS = re.compile(
     r"</?(?:system-reminder|environment_context|skills_instructions|cwd|shell)>"
     r"|(?:file://)?/home/user/plac(?:/work|/home/?)?"
 )
-# One word: a type, an id, a time, a digest.
-WORD = re.compile(r"[^\s/\\]{0,39}|[0-9a-f]{40,64}|toolu_01Fixture\d{15}|rs_fixture\d+")
+# One word: a type, an id, a time, a digest, the path of a request.
+WORD = re.compile(r"[^\s/\\]{0,39}|[0-9a-f]{40,64}|toolu_01Fixture\d{15}|rs_fixture\d+|/v1/messages")
 PATHS = r"/(?:tmp|root|var|usr|opt|Users|private|work)/|(?<!plac)/home/(?!user/)|[A-Z]:\\\\|-tmp-|-root-"
 CANARIES = {
     "a path of a machine": re.compile(PATHS),

@@ -170,13 +170,14 @@ const fn pairing_fix(kind: FindingKind) -> &'static str {
         | FindingKind::DuplicateCall
         | FindingKind::BadId
         | FindingKind::ServerHalf
-        | FindingKind::Unanswerable
         | FindingKind::Field => "told: the proxy repairs it in each request",
         FindingKind::ForeignThinking => {
             "told: thinking is never removed; the client or the proxy leaves it out of a request"
         }
-        // A file has neither the order in which a request is sent, nor what was dropped from it.
-        FindingKind::Headless
+        // A file has neither the order in which a request is sent, nor what was dropped from it. None of the clients has
+        // calls that are answered by a screenshot alone.
+        FindingKind::Unanswerable
+        | FindingKind::Headless
         | FindingKind::MisplacedWords
         | FindingKind::LostContinuity
         | FindingKind::DeadResponse => "",

@@ -3,7 +3,7 @@
 //!
 //! A file is read as a stream of records ([`records`]), which the log of its client puts together ([`scan`]). Of a record
 //! only its place, its links and the ids of its calls are kept, never a text. What a client does about a damage is data
-//! ([`severity`]). An edit overwrites bytes with as many others, or appends a record ([`edits`]).
+//! ([`measured`]). An edit overwrites bytes with as many others, or appends a record ([`edits`]).
 //! A plan is made over a view of the file after its edits, until nothing is left that can be mended ([`plan`]).
 //! Sessions of some clients are only read: [`SessionClient::is_mended`].
 
@@ -17,6 +17,7 @@ pub mod holes;
 pub mod link_id;
 mod log;
 mod marks;
+pub mod measured;
 mod members;
 mod object_scan;
 pub mod overlay;
@@ -47,7 +48,8 @@ pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, RecordLoss, SessionFinding};
 pub use holes::SkipHoles;
 pub use link_id::UUID_CHARS;
+pub use measured::{MEASURED, Measured, Severity};
 pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};
 pub use scan::{NotRead, SessionReport, scan_session, scan_session_of, scan_sparse_session};
-pub use severity::{MEASURED, Measured, Severity, find_effect, severity_of};
+pub use severity::{find_effect, severity_of};

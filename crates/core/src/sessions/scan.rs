@@ -12,9 +12,10 @@ use super::{
     holes::{SkipHoles, WithoutHoles},
     log::{LogFacts, PlanWay, SessionLog},
     marks::{RecordOrigin, find_origin},
+    measured::Severity,
     qwen_code::QwenLog,
     records::{FileLines, PieceReader, SessionRecord},
-    severity::{Severity, severity_of},
+    severity::severity_of,
 };
 
 /// A session file, as it was read.

@@ -18,7 +18,8 @@ use crate::{
         client::SessionClient,
         damage::{Damage, SessionCode},
         finding::{RecordLoss, SessionFinding},
-        severity::{Severity, find_effect},
+        measured::Severity,
+        severity::find_effect,
     },
     work,
 };
@@ -344,10 +345,12 @@ impl Judge<'_> {
                 SessionCode::Pairing(FindingKind::Unanswered) if doubled.contains(&part.id) => Remedy::Told,
                 code => self.pair_remedy(code, record, number, &part),
             };
-            faults.push(FoundFault {
-                place: Some((record, number)),
-                ..self.part_fault(code, record, &part, lines, remedy)
-            });
+            let mut fault = self.part_fault(code, record, &part, lines, remedy);
+            fault.place = Some((record, number));
+            if found.finding.kind == FindingKind::Misplaced && !found.is_late {
+                fault.finding.loss = RecordLoss::Nothing;
+            }
+            faults.push(fault);
         }
         faults
     }
@@ -473,12 +476,16 @@ impl Judge<'_> {
     /// Returns the records of which the client drops every block, because its call or result has no other half.
     fn dropped_records(&self, placed: &[PlacedFinding], sent: &SentRecords) -> Vec<u32> {
         let answers = self.copes_with(Damage::OpenCall);
+        let (late, client) = (SessionCode::Pairing(FindingKind::Misplaced), SessionClient::ClaudeCode);
+        let late = find_effect(late, RecordLoss::Any, client, self.log.version);
+        let leaves_late = late.is_some_and(|row| row.severity == Severity::Warning);
         let mut dropped: HashMap<u32, u32> = HashMap::new();
         for found in placed {
             work::count(1);
             let is_dropped = match found.finding.kind {
                 FindingKind::Unanswered => !(found.is_last && answers),
                 FindingKind::Orphan | FindingKind::Duplicate => true,
+                FindingKind::Misplaced => found.is_late && leaves_late,
                 _ => false,
             };
             if is_dropped {

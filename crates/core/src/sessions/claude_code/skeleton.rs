@@ -1,6 +1,6 @@
 //! The request as a body without its texts, so that the rules for bodies can judge its calls and results.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     branch::{RecordSet, SentBranch},
@@ -9,7 +9,7 @@ use super::{
     links::LinkIndex,
 };
 use crate::{
-    conversation::Finding,
+    conversation::{Finding, FindingKind},
     repair::{RepairPolicy, check},
     wire::Wire,
     work,
@@ -33,6 +33,8 @@ pub(super) struct PlacedFinding {
     pub(super) place: PartPlace,
     /// `true` if its call is the last thing that was said: the client may still answer it.
     pub(super) is_last: bool,
+    /// `true` for a result that stands behind a further answer of the model. Clients put others in their place.
+    pub(super) is_late: bool,
 }
 
 /// The body, as it is being written.
@@ -72,6 +74,18 @@ pub(super) fn judge_pairs(
     let skeleton = Skeleton::of_request(list, index, branch, sent);
     let found = check(&skeleton.body, Wire::ANTHROPIC, &RepairPolicy::default()).ok()?;
     let last = skeleton.last_answer;
+    let is_misplaced = |finding: &Finding| finding.kind == FindingKind::Misplaced;
+    let answers = if found.iter().any(is_misplaced) {
+        count_answers(list, branch)
+    } else {
+        HashMap::new()
+    };
+    let is_late = |place: PartPlace| {
+        let part = list.part(place.part);
+        let call = part.and_then(|part| sent.calls.get(&part.id)).map(|call| call.record);
+        let before_call = call.and_then(|call| answers.get(&call));
+        before_call.is_none() || before_call != answers.get(&place.record)
+    };
     let placed = found.into_iter().filter_map(|finding| {
         let start = skeleton.starts.get(finding.message)?;
         let place = *skeleton.places.get(start.saturating_add(finding.part?))?;
@@ -79,13 +93,29 @@ pub(super) fn judge_pairs(
         let end = skeleton.starts.get(finding.message.saturating_add(1)).copied();
         let is_part = start.saturating_add(finding.part?) < end.unwrap_or(skeleton.places.len());
         let is_last = last == Some(finding.message);
-        is_part.then_some(PlacedFinding {
+        is_part.then(|| PlacedFinding {
+            is_late: is_misplaced(&finding) && is_late(place),
             finding,
             place,
             is_last,
         })
     });
     Some(placed.collect())
+}
+
+/// Counts, for each record of the chain, the answers of the model up to it.
+fn count_answers(list: &EntryList, branch: &SentBranch) -> HashMap<u32, u32> {
+    let (mut counts, mut count, mut last) = (HashMap::new(), 0_u32, 0);
+    for record in branch.kept.iter().chain(&branch.chain) {
+        work::count(1);
+        let entry = list.entry(*record);
+        if entry.has(mark::MESSAGE | mark::ASSISTANT) && (entry.message == 0 || entry.message != last) {
+            count = count.saturating_add(1);
+            last = entry.message;
+        }
+        counts.insert(*record, count);
+    }
+    counts
 }
 
 impl Skeleton {
@@ -265,5 +295,62 @@ impl Skeleton {
             PartSort::ForeignThinking => String::new(),
         };
         self.body.extend(text.bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use crate::sessions::{RecordLoss, claude_code::log_writer::record, scan_session};
+
+    /// A log, with its loss and the messages that two versions send.
+    type MisplacedResult<'l> = (&'l [&'l str], RecordLoss, [u64; 2]);
+
+    #[test]
+    fn a_result_is_late_behind_a_further_answer() {
+        let cases: [MisplacedResult<'_>; 3] = [
+            (
+                &["1 - user", "2 1 call m1 A", "3 2 user", "4 3 result A", "5 4 text m2"],
+                RecordLoss::Nothing,
+                [5, 5],
+            ),
+            (
+                &[
+                    "1 - user",
+                    "2 1 call m1 A",
+                    "3 2 text m1",
+                    "4 3 user",
+                    "5 4 result A",
+                    "6 5 text m2",
+                ],
+                RecordLoss::Nothing,
+                [6, 6],
+            ),
+            (
+                &[
+                    "1 - user",
+                    "2 1 call m1 A",
+                    "3 2 text m2",
+                    "4 3 user",
+                    "5 4 result A",
+                    "6 5 text m3",
+                ],
+                RecordLoss::Any,
+                [6, 5],
+            ),
+        ];
+        for (lines, loss, reachable) in cases {
+            for (version, reachable) in ["2.0.32", "2.1.332"].into_iter().zip(reachable) {
+                let file: String = lines.iter().map(|line| record(line, version) + "\n").collect();
+                let report = scan_session(&mut Cursor::new(file)).unwrap().unwrap();
+                let found = report
+                    .findings
+                    .iter()
+                    .map(|finding| (finding.code.label(), finding.loss));
+                assert_eq!(found.collect::<Vec<_>>(), [("misplaced", loss)], "{lines:?}");
+                assert_eq!(report.reachable, reachable, "{lines:?} in {version}");
+            }
+        }
     }
 }
