@@ -46,7 +46,6 @@ pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, RecordLoss, SessionFinding};
 pub use holes::SkipHoles;
-pub use link_id::UUID_CHARS;
 pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};
 pub use scan::{NotRead, SessionReport, scan_session, scan_session_of, scan_sparse_session};
