@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     config::process_environment,
-    sessions::{SessionClient, UUID_CHARS},
+    sessions::{SessionClient, link_id::UUID_CHARS},
 };
 
 /// The ending of session files.

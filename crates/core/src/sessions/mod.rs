@@ -47,7 +47,6 @@ pub use damage::{Damage, SessionCode};
 pub use edits::{EditFault, EditedFile, SessionEdit};
 pub use finding::{FixKind, RecordLoss, SessionFinding};
 pub use holes::SkipHoles;
-pub use link_id::UUID_CHARS;
 pub use measured::{MEASURED, Measured, Severity};
 pub use overlay::{ByteRun, OverlaidFile};
 pub use plan::{FixRefused, plan_fix};

@@ -49,13 +49,9 @@ fn a_fix_mends_in_place_and_keeps_everything_else() {
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(told.out.contains("nothing to mend"), "{told:?}");
     assert_eq!(fs::read(&path).unwrap(), mended);
-    let kept: Vec<_> = fs::read_dir(home.fixes())
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .collect();
+    let mut kept = home.kept_fixes();
     assert_eq!(kept.len(), 1);
-    let folder = kept[0].path();
+    let folder = kept.remove(0);
     assert!(
         folder.file_name().unwrap().to_str().unwrap().ends_with(CODEX),
         "{folder:?}"
@@ -189,13 +185,7 @@ fn a_sound_session_stays_as_it_is() {
         assert_eq!(told.code, Some(0), "{told:?}");
         assert_eq!((fs::read(&path).unwrap(), kept_facts(&path)), (bytes, before));
     }
-    assert!(
-        !home.fixes().exists()
-            || fs::read_dir(home.fixes())
-                .unwrap()
-                .flatten()
-                .all(|entry| !entry.path().is_dir())
-    );
+    assert!(home.kept_fixes().is_empty());
 }
 
 /// A call of Claude Code without its result gets one, and what follows the call follows the result.

@@ -66,6 +66,14 @@ impl Home {
         self.folder.join("state/antiphon/doctor")
     }
 
+    /// Returns the folders of the fixes that are kept, oldest first.
+    pub(super) fn kept_fixes(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.fixes()).into_iter().flatten().flatten();
+        let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        folders.sort();
+        folders
+    }
+
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         self.surround(&mut command);

@@ -179,10 +179,5 @@ fn a_full_disk_stops_before_the_session_is_touched() {
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.err.contains("the disk is full"), "{told:?}");
     assert_eq!(fs::read(&path).unwrap(), damaged);
-    let left = fs::read_dir(home.fixes())
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .count();
-    assert_eq!(left, 0);
+    assert!(home.kept_fixes().is_empty());
 }

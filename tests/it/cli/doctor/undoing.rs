@@ -50,12 +50,7 @@ fn an_undo_writes_nothing_once_the_client_has_gone_on() {
     assert!(told.err.contains("original"), "{told:?}");
     assert_eq!(fs::read(&path).unwrap(), present);
     // The old file comes from the present bytes, with and without the copy.
-    let folder = fs::read_dir(home.fixes())
-        .unwrap()
-        .flatten()
-        .find(|entry| entry.path().is_dir())
-        .unwrap()
-        .path();
+    let folder = home.kept_fixes().remove(0);
     for (name, has_copy) in [("one.jsonl", true), ("two.jsonl", false)] {
         if !has_copy {
             fs::remove_file(folder.join("original")).unwrap();
@@ -76,8 +71,7 @@ fn a_fix_that_was_stopped_is_told_and_one_that_is_under_way_is_not() {
     let home = Home::new();
     home.codex(CODEX, &damaged_codex());
     assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
-    let kept = fs::read_dir(home.fixes()).unwrap().flatten();
-    let folder = kept.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let folder = home.kept_fixes().remove(0);
     assert_eq!(home.run(&[]).err, "");
     fs::remove_file(folder.join("ended")).unwrap();
     let lock = fs::File::open(home.fixes().join("lock")).unwrap();
@@ -105,12 +99,7 @@ fn bytes_that_somebody_else_has_changed_are_never_lost() {
     // The copy has what the present bytes lack.
     assert_eq!(home.run(&["--undo", "019a", "--to", "old.jsonl"]).code, Some(0));
     assert_eq!(fs::read(home.folder.join("old.jsonl")).unwrap(), damaged);
-    let folder = fs::read_dir(home.fixes())
-        .unwrap()
-        .flatten()
-        .find(|entry| entry.path().is_dir())
-        .unwrap()
-        .path();
+    let folder = home.kept_fixes().remove(0);
     fs::write(folder.join("original"), "other").unwrap();
     let told = home.run(&["--undo", "019a", "--to", "new.jsonl"]);
     assert_eq!(told.code, Some(1), "{told:?}");
@@ -133,12 +122,7 @@ fn copies_are_forgotten_on_demand_but_not_those_that_are_needed() {
     let home = Home::new();
     let path = home.codex(CODEX, &damaged_codex());
     assert_eq!(home.run(&["--fix", "019a"]).code, Some(0));
-    let folder = fs::read_dir(home.fixes())
-        .unwrap()
-        .flatten()
-        .find(|entry| entry.path().is_dir())
-        .unwrap()
-        .path();
+    let folder = home.kept_fixes().remove(0);
     // As if the fix had been stopped midway.
     fs::remove_file(folder.join("ended")).unwrap();
     let told = home.run(&[]);
@@ -166,13 +150,6 @@ fn copies_are_forgotten_on_demand_but_not_those_that_are_needed() {
     // What was begun before the session was touched is of no use.
     fs::create_dir(home.fixes().join("20261102T030405Z-x")).unwrap();
     assert_eq!(home.run(&["--forget"]).code, Some(0));
-    assert_eq!(
-        fs::read_dir(home.fixes())
-            .unwrap()
-            .flatten()
-            .filter(|entry| entry.path().is_dir())
-            .count(),
-        0
-    );
+    assert!(home.kept_fixes().is_empty());
     assert!(path.exists());
 }

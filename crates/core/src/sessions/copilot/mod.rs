@@ -10,7 +10,7 @@ use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{RecordLoss, SessionFinding},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::{FileLines, SessionRecord},
 };
@@ -101,10 +101,15 @@ impl CopilotLog {
         let is_start = kind == b"session.start";
         self.is_dead = !is_start || !place.is_read;
         if !is_start {
-            let code = SessionCode::Damage(Damage::SessionMetaMissing);
             self.start_missing = Some(SessionFinding {
+                code: SessionCode::Damage(Damage::SessionMetaMissing),
+                line: place.line,
+                byte: place.byte,
+                len: place.len,
+                id: String::new(),
+                lines: Vec::new(),
+                fix: FixKind::Told,
                 loss: RecordLoss::First,
-                ..SessionFinding::told(code, place.line, place.byte, place.len)
             });
         }
     }
