@@ -17,11 +17,12 @@ use super::{
     reading::{SessionReading, UnreadFile, read_session},
     restore::{restore_file, restore_times},
     session_doctor::SessionDoctor,
+    session_documents::session_id,
     weights::count_weights,
 };
 use crate::{
     clock,
-    sessions::{EditFault, FixRefused, SessionEdit, SessionReport},
+    sessions::{EditFault, FixRefused, SessionClient, SessionEdit, SessionReport},
 };
 
 /// Bytes behind the old end in which an appended record is looked for.
@@ -49,6 +50,16 @@ pub(super) struct FixDone {
     pub(super) changes: FileChanges,
     /// The folder of the fix. `None` if nothing was written.
     pub(super) journal: Option<PathBuf>,
+}
+
+/// A session that was not mended, and the reason.
+#[derive(Debug)]
+pub(super) struct UnmendedSession {
+    pub(super) fault: FixFault,
+    /// `None` if it was not read.
+    pub(super) client: Option<SessionClient>,
+    /// Its id. `None` if it is not known.
+    pub(super) session: Option<String>,
 }
 
 /// The reason why a session was not mended.
@@ -90,10 +101,21 @@ impl From<io::Error> for FixFault {
 
 impl FixJob<'_> {
     /// Mends the session, or shows how it would be.
-    pub(super) fn run(&self) -> Result<FixDone, FixFault> {
+    pub(super) fn run(&self) -> Result<FixDone, UnmendedSession> {
         // Links to the file stay, and what is written is the file itself.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_owned());
-        let before = read_session(self.doctor, &path)?;
+        let before = read_session(self.doctor, &path).map_err(|fault| UnmendedSession {
+            fault: fault.into(),
+            client: None,
+            session: None,
+        })?;
+        let (client, session) = (Some(before.report.client), session_id(&before.report));
+        self.mend(&path, before)
+            .map_err(|fault| UnmendedSession { fault, client, session })
+    }
+
+    /// Mends a session that was read.
+    fn mend(&self, path: &Path, before: SessionReading) -> Result<FixDone, FixFault> {
         if before.is_compressed {
             let told = "it is compressed, and is only read: unpack it with unzstd, and mend the unpacked file";
             return Err(FixFault::Refused(told.to_owned()));
@@ -103,14 +125,14 @@ impl FixJob<'_> {
                 FixRefused::OnlyRead(before.report.client).to_string(),
             ));
         }
-        let mut session = OpenSession::open(&path)?;
+        let mut session = OpenSession::open(path)?;
         let _root = if self.is_dry_run {
             None
         } else {
             Some(lock_root(self.root, false)?)
         };
-        self.refuse_unfinished(&path)?;
-        let target = LiveTarget::of_file(before.report.client, &path, before.report.session.as_deref());
+        self.refuse_unfinished(path)?;
+        let target = LiveTarget::of_file(before.report.client, path, before.report.session.as_deref());
         // A fix that is only shown bothers no client.
         let _locks = if self.is_dry_run {
             Vec::new()
@@ -127,7 +149,7 @@ impl FixJob<'_> {
         }
         let edits = session.plan_edits(self.doctor)?;
         let changes = FileChanges::resolve(&edits, &mut session.file)?;
-        let planned = self.simulate(&path, &session, &changes)?;
+        let planned = self.simulate(path, &session, &changes)?;
         if changes.is_empty() || self.is_dry_run {
             return Ok(FixDone {
                 before,
@@ -137,7 +159,7 @@ impl FixJob<'_> {
             });
         }
         refuse_worse(&before.report, &planned.report)?;
-        let manifest = session.manifest(&path, &before.report, changes, &planned)?;
+        let manifest = session.manifest(path, &before.report, changes, &planned)?;
         let journal = FixJournal::create(self.root, &manifest, &session.file)?;
         let after = self.write_kept(&session, &target, &manifest, &journal)?;
         Ok(FixDone {
@@ -574,7 +596,7 @@ mod tests {
             is_dry_run: false,
             is_forced: false,
         };
-        job.run().map_err(|fault| fault.to_string())
+        job.run().map_err(|unmended| unmended.fault.to_string())
     }
 
     fn append(path: &Path) {

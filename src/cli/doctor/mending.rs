@@ -13,7 +13,7 @@ use super::{
     changes::FileChanges,
     codex_list::CodexLists,
     edit_text::write_edits,
-    fix::{FixDone, FixFault, FixJob},
+    fix::{FixDone, FixFault, FixJob, UnmendedSession},
     journal::list_stopped,
     places::shown_path,
     selection::SessionSelection,
@@ -68,7 +68,15 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut results, lists) = (FixResults::new(args), CodexLists::default());
     let mut refused = None;
     for (path, told) in &selection.unknown {
-        results.add_fault(path, &FixFault::Unknown(told.clone()));
+        let fault = FixFault::Unknown(told.clone());
+        results.add_unmended(
+            path,
+            &UnmendedSession {
+                fault,
+                client: None,
+                session: None,
+            },
+        );
     }
     for FoundFile { path, stored, .. } in &selection.files {
         if stored.is_some() {
@@ -76,8 +84,15 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
             if refused.replace(path) == Some(path) {
                 continue;
             }
-            let told = FixRefused::OnlyRead(SessionClient::OpenCode).to_string();
-            results.add_fault(path, &FixFault::Refused(told));
+            let client = SessionClient::OpenCode;
+            results.add_unmended(
+                path,
+                &UnmendedSession {
+                    fault: FixFault::Refused(FixRefused::OnlyRead(client).to_string()),
+                    client: Some(client),
+                    session: None,
+                },
+            );
             continue;
         }
         let name = selection.command_name(path);
@@ -98,7 +113,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
                 }
                 results.add_done(path, &name, &done)?;
             }
-            Err(fault) => results.add_fault(path, &fault),
+            Err(unmended) => results.add_unmended(path, &unmended),
         }
     }
     results.finish()
@@ -125,15 +140,16 @@ impl<'a> FixResults<'a> {
     }
 
     /// Tells a session that was not mended.
-    fn add_fault(&mut self, path: &Path, fault: &FixFault) {
+    fn add_unmended(&mut self, path: &Path, unmended: &UnmendedSession) {
+        let fault = &unmended.fault;
         self.has_unread |= fault.is_unread();
         self.has_rest = true;
         if self.args.output.is_json() {
             let status = if fault.is_unread() { "not_read" } else { "refused" };
             self.documents.push(json!({
                 "file": path.display().to_string(),
-                "client": null,
-                "session": null,
+                "client": unmended.client.map(SessionClient::label),
+                "session": unmended.session,
                 "status": status,
                 "edits": [],
                 "appended_bytes": 0,

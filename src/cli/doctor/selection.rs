@@ -55,7 +55,7 @@ impl SessionSelection {
                 selection.add_named(name);
             }
         }
-        selection.open_databases(&mut walked, args.includes_client(SessionClient::OpenCode));
+        selection.open_databases(&mut walked, args.includes_client(SessionClient::OpenCode), "");
         selection.ids.extend(walked.files.iter().map(FoundFile::id));
         for file in walked.files {
             let is_old = args
@@ -67,7 +67,7 @@ impl SessionSelection {
                 selection.files.push(file);
             }
         }
-        selection.faults = walked.faults;
+        selection.faults.extend(walked.faults);
         selection.links = walked.links;
         selection.files.sort_by(|left, right| {
             let newest_first = right.modified.cmp(&left.modified);
@@ -100,27 +100,33 @@ impl SessionSelection {
     }
 
     /// Adds the sessions of the databases that were met.
-    fn open_databases(&mut self, walked: &mut FoundFiles, is_wanted: bool) {
+    fn open_databases(&mut self, walked: &mut FoundFiles, is_wanted: bool, id: &str) {
         for path in std::mem::take(&mut walked.databases).into_iter().filter(|_| is_wanted) {
-            match self.open_database(&path, false) {
+            match self.open_database(&path, id) {
                 Ok(found) => walked.files.extend(found),
                 Err(told) => walked.faults.push((path, told)),
             }
         }
     }
 
-    /// Returns the sessions of a database. Fails with the reason.
-    fn open_database(&mut self, path: &Path, is_named: bool) -> Result<Vec<FoundFile>, String> {
+    /// Returns the sessions of a database, with that of an id, if the list has no room for it. Fails with the reason.
+    fn open_database(&mut self, path: &Path, id: &str) -> Result<Vec<FoundFile>, String> {
         if !self.databases.contains_key(path) {
             let database = SessionDatabase::open(path)?;
+            // Who names one session does not ask for the others.
+            let told = database.describe_left_out().filter(|_| id.is_empty());
+            self.faults.extend(told.map(|told| (path.to_owned(), told)));
             self.databases.insert(path.to_owned(), database);
+        }
+        if let Some(database) = self.databases.get_mut(path) {
+            database.find_left_out(id)?;
         }
         let sessions = self.databases.get(path).into_iter().flat_map(SessionDatabase::sessions);
         let found = sessions.map(|(id, modified)| FoundFile {
             path: path.to_owned(),
             modified,
             bytes: 0,
-            is_named,
+            is_named: false,
             stored: Some(id.to_owned()),
         });
         Ok(found.collect())
@@ -135,7 +141,7 @@ impl SessionSelection {
     /// Adds the file of a path or an id.
     fn add_named(&mut self, name: &Path) {
         if has_database_name(name) && name.is_file() || is_database(name) {
-            match self.open_database(name, false) {
+            match self.open_database(name, "") {
                 Ok(found) => self.files.extend(found),
                 Err(told) => self.unknown.push((name.to_owned(), told)),
             }
@@ -171,7 +177,7 @@ impl SessionSelection {
         let mut walked = FoundFiles::default();
         add_clients(&mut walked, |_| true);
         // A database may be large, and the ids of its sessions begin like no others.
-        self.open_databases(&mut walked, id.starts_with(STORED_ID));
+        self.open_databases(&mut walked, id.starts_with(STORED_ID), id);
         self.ids.extend(walked.files.iter().map(FoundFile::id));
         let mut found: Vec<FoundFile> = walked.files;
         found.retain(|file| file.id().starts_with(id));

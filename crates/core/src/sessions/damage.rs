@@ -60,6 +60,8 @@ damages! {
     RawNewline = "raw_newline", Lines, "the line feed becomes a space";
     /// the same record stands there twice
     RepeatedRecord = "repeated_record", Lines, "the second one becomes spaces";
+    /// a member of the record is missing, or has a value that the client does not take
+    InvalidRecord = "invalid_record", Chain, "told: what it held cannot be made up";
     /// a line is too long to be read
     LongRecord = "long_record", Lines, "told: a line of more than 64 MiB is not read";
     /// a message or a request body stands where a record should be
@@ -93,6 +95,8 @@ damages! {
     LastOrdinal = "last_ordinal", Chain, "told: records are never numbered anew";
     /// the file does not begin with the record that names the session
     SessionMetaMissing = "session_meta_missing", Chain, "told: what it held cannot be made up";
+    /// records of several sessions stand in one file
+    MixedSessions = "mixed_sessions", Chain, "told: which of them belong here is not certain";
     /// the client's list of turns is ahead of the file
     ProjectionAhead = "projection_ahead", Chain, "told: the client's list is never written, and the turns are in the file";
 }

@@ -26,6 +26,8 @@ labelled_enum! {
         First = "first",
         /// at the last record
         Last = "last",
+        /// where the session is lost
+        Session = "session",
     }
 }
 

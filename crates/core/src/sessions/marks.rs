@@ -1,7 +1,7 @@
 //! The members by which a record is known: its client, that it is a record at all, and that no other may equal it.
 
-use super::{client::SessionClient, members::RecordMembers};
-use crate::splice::Span;
+use super::{client::SessionClient, finding::RecordLoss, members::RecordMembers};
+use crate::{splice::Span, wire::json::JsonKind};
 
 /// The client that a record tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +202,21 @@ pub(super) fn is_like_record(object: &[u8]) -> bool {
         && ORIGINS
             .iter()
             .any(|row| !row.alone.is_empty() && row.alone.iter().all(has))
+}
+
+/// Returns what a client loses that reads a record twice.
+///
+/// Copilot CLI sends calls twice, which the provider refuses, and a result once (1.0.102, 2026-11).
+pub(super) fn repeat_loss(record: &RecordMembers<'_>) -> RecordLoss {
+    let calls = record
+        .get("data")
+        .and_then(|data| record.json.member(data, "toolRequests"));
+    match calls {
+        Some(calls) if record.json.kind(calls) == JsonKind::Array && !record.json.is_empty(calls) => {
+            RecordLoss::Session
+        }
+        _ => RecordLoss::Any,
+    }
 }
 
 /// Returns `true` if an object has a type, as records have.

@@ -406,8 +406,16 @@ pub const MEASURED: &[Measured] = &[
     copilot(
         Damage::RepeatedRecord,
         Severity::Error,
-        "the client sends a call twice, and the provider refuses every request; a result it sends once",
+        "the client sends the call twice, and the provider refuses every request",
+    )
+    .at(RecordLoss::Session),
+    copilot(
+        Damage::RepeatedRecord,
+        Severity::Note,
+        "the client sends a prompt twice, and a text or a result once",
     ),
+    copilot(Damage::InvalidRecord, Severity::Error, NOT_LOADED).at(RecordLoss::Session),
+    copilot(Damage::InvalidRecord, Severity::Warning, "the client skips the record"),
     copilot(Damage::StrayContent, Severity::Warning, PASSED_OVER_WHOLE),
     copilot(Damage::EmptyFile, Severity::Error, NOT_FOUND),
     copilot(Damage::SessionMetaMissing, Severity::Error, NOT_LOADED),
@@ -471,6 +479,7 @@ pub const MEASURED: &[Measured] = &[
         Severity::Note,
         "the client sends the branch of the last record",
     ),
+    qwen(Damage::MixedSessions, Severity::Error, NOT_LOADED),
     qwen(Damage::OpenCall, Severity::Note, UNRECORDED),
     qwen_pair(FindingKind::Unanswered, Severity::Note, UNRECORDED),
     qwen_pair(FindingKind::Orphan, Severity::Warning, LEFT_OUT),

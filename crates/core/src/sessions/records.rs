@@ -11,7 +11,7 @@ use super::{
     damage::{Damage, SessionCode},
     finding::{FixKind, RecordLoss, SessionFinding},
     holes::{SkipHoles, WithoutHoles},
-    marks::identity_of,
+    marks::{identity_of, repeat_loss},
     members::RecordMembers,
     object_scan::{ObjectScan, ScanEnd},
     repeats::{RecordPlace, SeenRecords, Sighting},
@@ -560,7 +560,11 @@ impl<R: SkipHoles> PieceReader<R> {
         match sighting {
             Sighting::New => {}
             Sighting::Repeats => {
+                let listed = self.file.findings.len();
                 self.add_finding(Damage::RepeatedRecord, line, byte..end, FixKind::InPlace);
+                if let Some(finding) = self.file.findings.get_mut(listed).filter(|_| !is_skipped) {
+                    finding.loss = repeat_loss(&members);
+                }
                 return;
             }
             Sighting::Replaces(earlier) => {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{conversation::FindingKind, sessions::damage::Damage};
 
-    const CASES: [RecordLoss; 4] = RecordLoss::ALL;
+    const CASES: [RecordLoss; 5] = RecordLoss::ALL;
 
     #[test]
     fn the_effect_depends_on_the_version() {

@@ -9,6 +9,7 @@ use rusqlite::{Connection, types::ValueRef};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::row_finder::{RowFinder, StoredTable};
 use crate::{
     conversation::FindingKind,
     sessions::{ClientVersion, Damage, SessionClient, SessionCode, SessionFinding, SessionReport},
@@ -97,7 +98,11 @@ struct SessionRows {
 }
 
 /// Reads a session.
-pub(super) fn read_stored(connection: &Connection, session: &StoredSession) -> rusqlite::Result<SessionReport> {
+pub(super) fn read_stored(
+    connection: &Connection,
+    finder: &RowFinder,
+    session: &StoredSession,
+) -> rusqlite::Result<SessionReport> {
     let mut rows = SessionRows {
         messages: Vec::new(),
         places: HashMap::new(),
@@ -108,8 +113,8 @@ pub(super) fn read_stored(connection: &Connection, session: &StoredSession) -> r
         findings: Vec::new(),
         unlisted: 0,
     };
-    rows.read_messages(connection, &session.id)?;
-    rows.read_parts(connection, &session.id)?;
+    rows.read_messages(connection, finder, &session.id)?;
+    rows.read_parts(connection, finder, &session.id)?;
     let (from, to) = rows.sent_range(session.reverted_from.as_deref());
     rows.judge_calls(from, to);
     Ok(SessionReport {
@@ -127,12 +132,14 @@ pub(super) fn read_stored(connection: &Connection, session: &StoredSession) -> r
 }
 
 impl SessionRows {
-    fn read_messages(&mut self, connection: &Connection, session: &str) -> rusqlite::Result<()> {
-        let mut query = connection.prepare(
+    fn read_messages(&mut self, connection: &Connection, finder: &RowFinder, session: &str) -> rusqlite::Result<()> {
+        let rows_of = finder.rows_of(connection, StoredTable::Message, session)?;
+        let mut query = connection.prepare(&format!(
             "SELECT rowid, id, octet_length(data), CASE WHEN octet_length(data) <= ?2 THEN data END \
-             FROM message WHERE session_id = ?1 ORDER BY time_created, id",
-        )?;
-        let mut rows = query.query((session, DATA_BYTES_MAX))?;
+             FROM message WHERE {} ORDER BY time_created, +id",
+            rows_of.condition()
+        ))?;
+        let mut rows = query.query((rows_of.given(), DATA_BYTES_MAX))?;
         while let Some(row) = rows.next()? {
             let (number, id): (i64, String) = (row.get(0)?, row.get(1)?);
             self.add_bytes(row.get(2)?);
@@ -149,12 +156,14 @@ impl SessionRows {
         Ok(())
     }
 
-    fn read_parts(&mut self, connection: &Connection, session: &str) -> rusqlite::Result<()> {
-        let mut query = connection.prepare(
+    fn read_parts(&mut self, connection: &Connection, finder: &RowFinder, session: &str) -> rusqlite::Result<()> {
+        let rows_of = finder.rows_of(connection, StoredTable::Part, session)?;
+        let mut query = connection.prepare(&format!(
             "SELECT rowid, id, message_id, octet_length(data), CASE WHEN octet_length(data) <= ?2 THEN data END \
-             FROM part WHERE session_id = ?1 ORDER BY id",
-        )?;
-        let mut rows = query.query((session, DATA_BYTES_MAX))?;
+             FROM part WHERE {} ORDER BY +id",
+            rows_of.condition()
+        ))?;
+        let mut rows = query.query((rows_of.given(), DATA_BYTES_MAX))?;
         while let Some(row) = rows.next()? {
             let (number, id, message): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             self.add_bytes(row.get(3)?);

@@ -26,11 +26,15 @@ fn copilot_lines() -> Vec<String> {
         event(
             1,
             "session.start",
-            json!({"sessionId": ID, "copilotVersion": "1.0.102"}),
+            json!({"sessionId": ID, "version": 1, "producer": "p", "copilotVersion": "1.0.102", "startTime": "t"}),
         ),
         event(2, "user.message", json!({"content": CANARY})),
         event(3, "assistant.turn_start", json!({"turnId": "0"})),
-        event(4, "assistant.message", json!({"content": CANARY, "toolRequests": call})),
+        event(
+            4,
+            "assistant.message",
+            json!({"messageId": "m", "content": CANARY, "toolRequests": call}),
+        ),
     ]
 }
 

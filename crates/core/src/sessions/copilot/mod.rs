@@ -4,7 +4,11 @@
 //! answers open calls itself at its start. A file that does not begin with `session.start` is not loaded. Tried with
 //! Copilot CLI 1.0.102 (2026-11), whose package has the schema of all events.
 
+mod event_form;
+
 use std::collections::HashSet;
+
+use self::event_form::has_form;
 
 use super::{
     call_pairs::{CallPairs, CallPlace},
@@ -27,6 +31,8 @@ pub(super) struct CopilotLog {
     session: Option<String>,
     /// Set by the first record that does not begin the session.
     start_missing: Option<SessionFinding>,
+    /// Events that the client cannot read.
+    unread: Vec<SessionFinding>,
     /// `true` if the client does not load the file.
     is_dead: bool,
     /// `true` once a record was seen.
@@ -50,7 +56,8 @@ impl SessionLog for CopilotLog {
         let json = Json::new(record.text);
         let root = Span::new(0, record.text.len());
         let [kind, data, agent] = json.members(root, ["type", "data", "agentId"]);
-        let kind = kind.map(|kind| json.decode_string(kind)).unwrap_or_default();
+        let kind_text = kind.and_then(|kind| json.only_string(kind));
+        let kind = kind_text.map(|kind| json.decode_string(kind)).unwrap_or_default();
         let place = CallPlace {
             line: record.line,
             byte: record.byte,
@@ -58,8 +65,17 @@ impl SessionLog for CopilotLog {
             is_read: !record.is_skipped,
         };
         self.note_start(&kind, place);
+        let is_event = kind_text.is_some();
+        if place.is_read && is_event && !has_form(json, root, &kind) {
+            self.is_dead = true;
+            self.add_unread(place, RecordLoss::Session);
+        }
         let Some(data) = data else { return };
         let event = CopilotEvent { json, data, place };
+        let is_done = &*kind == b"tool.execution_complete" && event.is_true("success");
+        if place.is_read && (!is_event || is_done && json.member(data, "result").is_none()) {
+            self.add_unread(place, RecordLoss::Any);
+        }
         let is_own = agent.is_none_or(|agent| json.kind(agent) == JsonKind::Null);
         // A sub-agent's conversation is not sent with that of the session.
         if is_own && event.text("parentToolCallId").is_empty() {
@@ -73,13 +89,15 @@ impl SessionLog for CopilotLog {
         let findings = lines.findings.iter().filter(|finding| finding.code == bad);
         let bad: HashSet<u64> = findings.map(|finding| finding.line).collect();
         self.sent.retain(|line| !bad.contains(line));
-        self.is_dead |= bad.contains(&1);
+        let is_refused = |finding: &SessionFinding| finding.loss == RecordLoss::Session;
+        self.is_dead |= bad.contains(&1) || lines.findings.iter().any(is_refused);
     }
 
     fn finish(self: Box<Self>) -> LogFacts {
         let sent = u64::try_from(self.sent.len()).unwrap_or(u64::MAX);
         let mut findings = self.pairs.finish();
         findings.extend(self.start_missing);
+        findings.extend(self.unread);
         findings.sort_by_key(|finding| (finding.line, finding.byte));
         LogFacts {
             version: self.version,
@@ -101,17 +119,13 @@ impl CopilotLog {
         let is_start = kind == b"session.start";
         self.is_dead = !is_start || !place.is_read;
         if !is_start {
-            self.start_missing = Some(SessionFinding {
-                code: SessionCode::Damage(Damage::SessionMetaMissing),
-                line: place.line,
-                byte: place.byte,
-                len: place.len,
-                id: String::new(),
-                lines: Vec::new(),
-                fix: FixKind::Told,
-                loss: RecordLoss::First,
-            });
+            self.start_missing = Some(told(Damage::SessionMetaMissing, place, RecordLoss::First));
         }
+    }
+
+    /// Notes an event that the client cannot read.
+    fn add_unread(&mut self, place: CallPlace, loss: RecordLoss) {
+        self.unread.push(told(Damage::InvalidRecord, place, loss));
     }
 
     fn add_event(&mut self, kind: &[u8], event: CopilotEvent<'_>) {
@@ -187,6 +201,19 @@ impl CopilotLog {
     }
 }
 
+fn told(damage: Damage, place: CallPlace, loss: RecordLoss) -> SessionFinding {
+    SessionFinding {
+        code: SessionCode::Damage(damage),
+        line: place.line,
+        byte: place.byte,
+        len: place.len,
+        id: String::new(),
+        lines: Vec::new(),
+        fix: FixKind::Told,
+        loss,
+    }
+}
+
 impl CopilotEvent<'_> {
     fn text(self, name: &str) -> String {
         String::from_utf8_lossy(&self.json.member_text(self.data, name)).into_owned()
@@ -195,5 +222,58 @@ impl CopilotEvent<'_> {
     fn is_true(self, name: &str) -> bool {
         let value = self.json.member(self.data, name);
         value.is_some_and(|value| self.json.bytes(value) == b"true")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sessions::{SessionClient, scan_session, severity_of};
+
+    const START: &str = concat!(
+        r#""session.start","data":{"sessionId":"s","version":1,"producer":"p","copilotVersion":"1.0.102","#,
+        r#""startTime":"t"}"#
+    );
+    const PROMPT: &str = r#""user.message","data":{"content":"x"}"#;
+    const CALL: &str =
+        r#""assistant.message","data":{"messageId":"m","content":"","toolRequests":[{"toolCallId":"c","name":"n"}]}"#;
+    const RESULT: &str =
+        r#""tool.execution_complete","data":{"toolCallId":"c","success":true,"result":{"content":"x"}}"#;
+
+    fn event(text: &str) -> String {
+        let link =
+            r#""id":"5e551001-0000-4000-8000-0000000000aa","timestamp":"2026-11-30T19:29:10.742Z","parentId":null"#;
+        format!("{{\"type\":{text},{link}}}\n")
+    }
+
+    /// The client refuses what breaks its form, and calls that stand there twice.
+    #[test]
+    fn events_that_the_client_cannot_read_are_told() {
+        let unnamed = PROMPT.replace(r#""user.message""#, "7");
+        let (unsaid, no_id) = (
+            PROMPT.replace(r#""content":"x""#, ""),
+            CALL.replace(r#""messageId":"m","#, ""),
+        );
+        let no_result = RESULT.replace(r#","result":{"content":"x"}"#, "");
+        let later = r#""of.a.later.version","data":7"#;
+        let cases: [(&[&str], &[&str], u64); 8] = [
+            (&[START, PROMPT, later, CALL, RESULT], &[], 3),
+            (&[START, PROMPT, PROMPT, CALL, RESULT], &["3 repeated_record note"], 3),
+            (&[START, PROMPT, CALL, RESULT, RESULT], &["5 repeated_record note"], 3),
+            (&[START, PROMPT, CALL, CALL, RESULT], &["4 repeated_record error"], 0),
+            (&[START, &unsaid, CALL, RESULT], &["2 invalid_record error"], 0),
+            (&[START, PROMPT, &no_id, RESULT], &["3 invalid_record error"], 0),
+            (&[START, &unnamed, CALL, RESULT], &["2 invalid_record warning"], 2),
+            (&[START, PROMPT, CALL, &no_result], &["4 invalid_record warning"], 3),
+        ];
+        for (events, wanted, reachable) in cases {
+            let file: String = events.iter().map(|text| event(text)).collect();
+            let report = scan_session(&mut file.as_bytes()).unwrap().unwrap();
+            let found = report.findings.iter().map(|finding| {
+                let severity = severity_of(finding.code, finding.loss, SessionClient::Copilot, report.version);
+                format!("{} {} {}", finding.line, finding.code.label(), severity.label())
+            });
+            assert_eq!(found.collect::<Vec<_>>(), wanted, "{events:?}");
+            assert_eq!(report.reachable, reachable, "{events:?}");
+        }
     }
 }

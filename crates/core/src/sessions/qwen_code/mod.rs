@@ -17,6 +17,7 @@ use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
+    finding::{FixKind, RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::{FileLines, SessionRecord},
 };
@@ -27,6 +28,8 @@ use crate::conversation::FindingKind;
 pub(super) struct QwenLog {
     version: Option<ClientVersion>,
     session: Option<String>,
+    /// Records of another session than the first one.
+    others: Vec<CallPlace>,
     records: Vec<QwenRecord>,
     parts: Vec<QwenPart>,
 }
@@ -37,7 +40,17 @@ impl SessionLog for QwenLog {
             return;
         };
         self.version = self.version.max(ClientVersion::parse(&read.version()));
-        self.session.get_or_insert_with(|| read.session());
+        let session = read.session();
+        match &self.session {
+            None => self.session = Some(session),
+            Some(first) if *first != session => self.others.push(CallPlace {
+                line: record.line,
+                byte: record.byte,
+                len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
+                is_read: !record.is_skipped,
+            }),
+            Some(_) => {}
+        }
         let parts = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
         if read.marks & mark::MESSAGE != 0 {
             read.for_each_part(|part| self.parts.push(part));
@@ -67,6 +80,7 @@ impl SessionLog for QwenLog {
                 record.marks |= mark::LOST;
             }
         }
+        self.others.retain(|place| place.is_read || !lost.contains(&place.line));
     }
 
     fn finish(self: Box<Self>) -> LogFacts {
@@ -88,17 +102,38 @@ impl SessionLog for QwenLog {
         }
         let mut findings = chain.findings;
         findings.extend(pairs.finish());
+        let mixed = mixed_sessions(&self.others);
+        let is_dead = mixed.is_some();
+        findings.extend(mixed);
         findings.sort_by_key(|finding| (finding.line, finding.byte));
         let messages = self.records.iter().filter(|record| record.has(mark::MESSAGE)).count();
         LogFacts {
             version: self.version,
             session: self.session,
             messages: u64::try_from(messages).unwrap_or(u64::MAX),
-            reachable,
+            reachable: if is_dead { 0 } else { reachable },
             last_ordinal: None,
             findings,
         }
     }
+}
+
+/// Other lines of a finding that are named.
+const LINES_MAX: usize = 100;
+
+/// Returns the finding of records of another session than the first one. `None` if there are none.
+fn mixed_sessions(others: &[CallPlace]) -> Option<SessionFinding> {
+    let (first, rest) = others.split_first()?;
+    Some(SessionFinding {
+        code: SessionCode::Damage(Damage::MixedSessions),
+        line: first.line,
+        byte: first.byte,
+        len: first.len,
+        id: String::new(),
+        lines: rest.iter().take(LINES_MAX).map(|place| place.line).collect(),
+        fix: FixKind::Told,
+        loss: RecordLoss::Any,
+    })
 }
 
 impl QwenLog {
@@ -130,5 +165,43 @@ impl QwenLog {
             }
         }
         is_sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::scan_session;
+
+    #[test]
+    fn records_of_another_session_are_told() {
+        let record = |at: usize, session: &str, kind: &str| {
+            let parent = if at > 1 {
+                format!("\"{}\"", at - 1)
+            } else {
+                "null".to_owned()
+            };
+            let message = r#"{"role":"user","parts":[{"text":"x"}]}"#;
+            let link = format!(r#""uuid":"{at}","parentUuid":{parent},"sessionId":"{session}","version":"0.24.4""#);
+            format!("{{{link},\"type\":\"{kind}\",\"message\":{message}}}\n")
+        };
+        let cases: [(&[(&str, &str)], &[u64], u64); 4] = [
+            (&[("a", "user"), ("a", "assistant")], &[], 2),
+            (&[("a", "user"), ("a", "assistant"), ("b", "of_later")], &[], 2),
+            (&[("a", "user"), ("b", "assistant"), ("b", "user")], &[2, 3], 0),
+            (&[("a", "user"), ("a", "assistant"), ("b", "system")], &[3], 0),
+        ];
+        for (records, lines, reachable) in cases {
+            let records = records.iter().enumerate();
+            let file: String = records
+                .map(|(at, (session, kind))| record(at + 1, session, kind))
+                .collect();
+            let report = scan_session(&mut file.as_bytes()).unwrap().unwrap();
+            let mixed = SessionCode::Damage(Damage::MixedSessions);
+            let mixed = report.findings.iter().filter(|finding| finding.code == mixed);
+            let found = mixed.flat_map(|finding| [&[finding.line], finding.lines.as_slice()].concat());
+            assert_eq!(found.collect::<Vec<_>>(), lines, "{file}");
+            assert_eq!(report.reachable, reachable, "{file}");
+        }
     }
 }
