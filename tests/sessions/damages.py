@@ -207,6 +207,32 @@ def stray_body(log, rng):
     return len(log.lines)
 
 
+@damage("invalid_record", "none", (COPILOT,), severity="error")
+def nameless_message(log, rng):
+    """An answer has lost its id: the client does not load a file with an event that breaks its form."""
+    index = log.text("plover")
+    record = log.record(index)
+    del record["data"]["messageId"]
+    log.put(index, record)
+    return index + 1
+
+
+@damage("repeated_record", "none", (COPILOT,), severity="error")
+def repeated_call(log, rng):
+    """A message with a call stands there twice, and is sent twice."""
+    index = log.call(rng.choice(log.numbers()))
+    log.lines.insert(index + 1, log.lines[index])
+    return index + 2
+
+
+@damage("mixed_sessions", "none", (QWEN,), severity="error")
+def mixed_sessions(log, rng):
+    """A record names another session."""
+    index = log.text(rng.choice(["bittern", "curlew", "dunlin"]))
+    log.change(index, sessionId=new_uuid(rng))
+    return index + 1
+
+
 @damage("empty_file", "none")
 def empty_file(log, rng):
     log.lines = []

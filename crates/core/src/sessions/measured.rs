@@ -511,7 +511,7 @@ pub const MEASURED: &[Measured] = &[
     opencode(
         SessionCode::Pairing(FindingKind::MalformedCall),
         Severity::Error,
-        "the client does not load a session with a call that has no state",
+        "the client sends no request of a session with a call that has no id or no state, or the provider refuses it",
     ),
 ];
 

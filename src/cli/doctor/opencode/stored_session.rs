@@ -79,6 +79,8 @@ struct StoredCall {
     part: String,
     row: u64,
     id: String,
+    /// `true` if its id is a text, and not empty.
+    has_id: bool,
     status: String,
 }
 
@@ -202,6 +204,7 @@ impl SessionRows {
                     part: id,
                     row,
                     id: text(&part.call),
+                    has_id: part.call.as_str().is_some_and(|id| !id.is_empty()),
                     status: part.state.map(|state| text(&state.status)).unwrap_or_default(),
                 });
             }
@@ -241,6 +244,8 @@ impl SessionRows {
         for call in &calls {
             let is_last = call.message.saturating_add(1) == to;
             let code = match call.status.as_str() {
+                // Without an id the client sends no request, or the provider refuses it.
+                _ if !call.has_id => Some(SessionCode::Pairing(FindingKind::MalformedCall)),
                 "completed" | "error" => None,
                 "pending" | "running" if is_last => Some(SessionCode::Damage(Damage::OpenCall)),
                 "pending" | "running" => Some(SessionCode::Pairing(FindingKind::Unanswered)),

@@ -286,6 +286,16 @@ fn sessions_that_are_only_read_are_told_and_never_written() {
         }
         let told = home.run(&["--fix", name, "--output", "json"]);
         assert_eq!(told.json()["fixes"][0]["status"], "refused", "{told:?}");
+        let label = client
+            .strip_suffix(" CLI")
+            .unwrap_or(client)
+            .to_lowercase()
+            .replace(' ', "-");
+        assert_eq!(
+            told.json()["fixes"][0]["client"].as_str(),
+            Some(label.as_str()),
+            "{told:?}"
+        );
         assert_eq!(contents(path.parent().unwrap()), before, "{client}");
         assert!(!format!("{told:?}").contains(CANARY));
     }
@@ -348,6 +358,15 @@ fn stored_rows() -> Vec<StoredRow> {
             vec![(0, text()), (1, tool("a", "running")), (2, text())],
             vec![],
             (1, 3),
+        ),
+        (
+            "ses_unnamed",
+            vec![
+                (1, json!({"type": "tool", "state": {"status": "completed"}})),
+                (1, tool("", "completed")),
+            ],
+            vec![("malformed_call", 20), ("malformed_call", 21)],
+            (2, 2),
         ),
     ]
 }

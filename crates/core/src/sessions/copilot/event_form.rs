@@ -10,7 +10,7 @@ use crate::{
 
 /// The value that a member must have.
 #[derive(Clone, Copy)]
-enum Form {
+enum EventValue {
     Text,
     Flag,
     Number,
@@ -19,164 +19,170 @@ enum Form {
     /// A word, or an object in place of it.
     Word,
     /// An object with these members.
-    With(&'static [Member]),
+    With(&'static [EventMember]),
     /// A list of objects with these members.
-    ListOf(&'static [Member]),
+    ListOf(&'static [EventMember]),
 }
 
 /// A member of an event's data.
-struct Member {
+struct EventMember {
     name: &'static str,
     /// `true` if it must be there. Others may also be null.
     is_needed: bool,
-    form: Form,
+    form: EventValue,
 }
 
-const fn needed(name: &'static str, form: Form) -> Member {
-    Member {
+const fn needed(name: &'static str, form: EventValue) -> EventMember {
+    EventMember {
         name,
         is_needed: true,
         form,
     }
 }
 
-const fn free(name: &'static str, form: Form) -> Member {
-    Member {
+const fn free(name: &'static str, form: EventValue) -> EventMember {
+    EventMember {
         name,
         is_needed: false,
         form,
     }
 }
 
-const CONTEXT: Form = Form::With(&[needed("cwd", Form::Text)]);
+const CONTEXT: EventValue = EventValue::With(&[needed("cwd", EventValue::Text)]);
 
 /// The members of the data of each event.
-const EVENTS: &[(&str, &[Member])] = &[
+const EVENTS: &[(&str, &[EventMember])] = &[
     (
         "session.start",
         &[
-            needed("sessionId", Form::Text),
-            needed("version", Form::Number),
-            needed("producer", Form::Text),
-            needed("copilotVersion", Form::Text),
-            needed("startTime", Form::Text),
-            free("selectedModel", Form::Text),
-            free("contextTier", Form::Word),
+            needed("sessionId", EventValue::Text),
+            needed("version", EventValue::Number),
+            needed("producer", EventValue::Text),
+            needed("copilotVersion", EventValue::Text),
+            needed("startTime", EventValue::Text),
+            free("selectedModel", EventValue::Text),
+            free("contextTier", EventValue::Word),
             free("context", CONTEXT),
-            free("alreadyInUse", Form::Flag),
-            free("remoteSteerable", Form::Flag),
+            free("alreadyInUse", EventValue::Flag),
+            free("remoteSteerable", EventValue::Flag),
         ],
     ),
     (
         "session.resume",
         &[
-            needed("resumeTime", Form::Text),
-            needed("eventCount", Form::Number),
-            free("eventsFileSizeBytes", Form::Number),
-            free("selectedModel", Form::Text),
-            free("contextTier", Form::Word),
-            free("sessionLimits", Form::Object),
+            needed("resumeTime", EventValue::Text),
+            needed("eventCount", EventValue::Number),
+            free("eventsFileSizeBytes", EventValue::Number),
+            free("selectedModel", EventValue::Text),
+            free("contextTier", EventValue::Word),
+            free("sessionLimits", EventValue::Object),
             free("context", CONTEXT),
-            free("alreadyInUse", Form::Flag),
-            free("remoteSteerable", Form::Flag),
-            free("sessionWasActive", Form::Flag),
+            free("alreadyInUse", EventValue::Flag),
+            free("remoteSteerable", EventValue::Flag),
+            free("sessionWasActive", EventValue::Flag),
         ],
     ),
     (
         "session.shutdown",
         &[
-            needed("shutdownType", Form::Word),
-            needed("totalApiDurationMs", Form::Number),
-            needed("sessionStartTime", Form::Number),
-            needed("codeChanges", Form::Object),
-            needed("modelMetrics", Form::Object),
-            free("accountingSnapshot", Form::Object),
-            free("providerModelMetrics", Form::List),
-            free("usageAccountingWatermarks", Form::Object),
-            free("agentMetrics", Form::Object),
-            free("totalPremiumRequests", Form::Number),
-            free("totalNanoAiu", Form::Number),
-            free("eventsFileSizeBytes", Form::Number),
-            free("currentModel", Form::Text),
-            free("currentTokens", Form::Number),
-            free("systemTokens", Form::Number),
-            free("conversationTokens", Form::Number),
-            free("toolDefinitionsTokens", Form::Number),
+            needed("shutdownType", EventValue::Word),
+            needed("totalApiDurationMs", EventValue::Number),
+            needed("sessionStartTime", EventValue::Number),
+            needed("codeChanges", EventValue::Object),
+            needed("modelMetrics", EventValue::Object),
+            free("accountingSnapshot", EventValue::Object),
+            free("providerModelMetrics", EventValue::List),
+            free("usageAccountingWatermarks", EventValue::Object),
+            free("agentMetrics", EventValue::Object),
+            free("totalPremiumRequests", EventValue::Number),
+            free("totalNanoAiu", EventValue::Number),
+            free("eventsFileSizeBytes", EventValue::Number),
+            free("currentModel", EventValue::Text),
+            free("currentTokens", EventValue::Number),
+            free("systemTokens", EventValue::Number),
+            free("conversationTokens", EventValue::Number),
+            free("toolDefinitionsTokens", EventValue::Number),
         ],
     ),
-    ("session.usage_record", &[needed("usage", Form::Object)]),
+    ("session.usage_record", &[needed("usage", EventValue::Object)]),
     (
         "system.message",
         &[
-            needed("role", Form::Word),
-            needed("content", Form::Text),
-            free("metadata", Form::Object),
-            free("interactionId", Form::Text),
+            needed("role", EventValue::Word),
+            needed("content", EventValue::Text),
+            free("metadata", EventValue::Object),
+            free("interactionId", EventValue::Text),
         ],
     ),
     (
         "user.message",
         &[
-            needed("content", Form::Text),
-            free("transformedContent", Form::Text),
-            free("messageId", Form::Text),
-            free("supportedNativeDocumentMimeTypes", Form::List),
-            free("delivery", Form::Word),
-            free("interactionId", Form::Text),
-            free("turnId", Form::Text),
-            free("parentAgentTaskId", Form::Text),
+            needed("content", EventValue::Text),
+            free("transformedContent", EventValue::Text),
+            free("messageId", EventValue::Text),
+            free("supportedNativeDocumentMimeTypes", EventValue::List),
+            free("delivery", EventValue::Word),
+            free("interactionId", EventValue::Text),
+            free("turnId", EventValue::Text),
+            free("parentAgentTaskId", EventValue::Text),
         ],
     ),
     (
         "assistant.turn_start",
-        &[needed("turnId", Form::Text), free("interactionId", Form::Text)],
+        &[
+            needed("turnId", EventValue::Text),
+            free("interactionId", EventValue::Text),
+        ],
     ),
-    ("assistant.turn_end", &[needed("turnId", Form::Text)]),
+    ("assistant.turn_end", &[needed("turnId", EventValue::Text)]),
     (
         "assistant.message",
         &[
-            needed("messageId", Form::Text),
-            needed("content", Form::Text),
-            free("originatingMessageId", Form::Text),
-            free("model", Form::Text),
+            needed("messageId", EventValue::Text),
+            needed("content", EventValue::Text),
+            free("originatingMessageId", EventValue::Text),
+            free("model", EventValue::Text),
             // A call without an id is told as a malformed call.
             free(
                 "toolRequests",
-                Form::ListOf(&[
-                    needed("name", Form::Text),
-                    free("type", Form::Word),
-                    free("intentionSummary", Form::Text),
-                    free("toolTitle", Form::Text),
+                EventValue::ListOf(&[
+                    needed("name", EventValue::Text),
+                    free("type", EventValue::Word),
+                    free("intentionSummary", EventValue::Text),
+                    free("toolTitle", EventValue::Text),
                 ]),
             ),
-            free("interactionId", Form::Text),
-            free("turnId", Form::Text),
-            free("rte", Form::Flag),
-            free("apiCallId", Form::Text),
+            free("interactionId", EventValue::Text),
+            free("turnId", EventValue::Text),
+            free("rte", EventValue::Flag),
+            free("apiCallId", EventValue::Text),
         ],
     ),
     (
         "tool.execution_start",
         &[
-            needed("toolCallId", Form::Text),
-            needed("toolName", Form::Text),
-            free("turnId", Form::Text),
-            free("model", Form::Text),
-            free("shellToolInfo", Form::Object),
+            needed("toolCallId", EventValue::Text),
+            needed("toolName", EventValue::Text),
+            free("turnId", EventValue::Text),
+            free("model", EventValue::Text),
+            free("shellToolInfo", EventValue::Object),
         ],
     ),
     (
         "tool.execution_complete",
         // A result without the id of its call is told as one that names no call.
         &[
-            needed("success", Form::Flag),
-            free("result", Form::With(&[needed("content", Form::Text)])),
-            free("model", Form::Text),
-            free("interactionId", Form::Text),
-            free("turnId", Form::Text),
-            free("rte", Form::Flag),
-            free("shellExecution", Form::With(&[needed("exitCode", Form::Number)])),
-            free("toolTelemetry", Form::Object),
+            needed("success", EventValue::Flag),
+            free("result", EventValue::With(&[needed("content", EventValue::Text)])),
+            free("model", EventValue::Text),
+            free("interactionId", EventValue::Text),
+            free("turnId", EventValue::Text),
+            free("rte", EventValue::Flag),
+            free(
+                "shellExecution",
+                EventValue::With(&[needed("exitCode", EventValue::Number)]),
+            ),
+            free("toolTelemetry", EventValue::Object),
         ],
     ),
 ];
@@ -192,12 +198,12 @@ pub(super) fn has_form(json: Json<'_>, root: Span, kind: &[u8]) -> bool {
     id.is_some_and(|id| is_uuid(json, id))
         && time.is_some_and(|time| is_time(json, time))
         && parent.is_some_and(|parent| json.kind(parent) == JsonKind::Null || is_uuid(json, parent))
-        && agent.is_none_or(|agent| is(agent, Form::Text))
-        && ephemeral.is_none_or(|value| is(value, Form::Flag))
-        && data.is_some_and(|data| is(data, Form::With(members)))
+        && agent.is_none_or(|agent| is(agent, EventValue::Text))
+        && ephemeral.is_none_or(|value| is(value, EventValue::Flag))
+        && data.is_some_and(|data| is(data, EventValue::With(members)))
 }
 
-fn has_members(json: Json<'_>, object: Span, members: &[Member]) -> bool {
+fn has_members(json: Json<'_>, object: Span, members: &[EventMember]) -> bool {
     members.iter().all(|member| {
         let value = json.member(object, member.name);
         let value = value.filter(|value| member.is_needed || json.kind(*value) != JsonKind::Null);
@@ -205,20 +211,20 @@ fn has_members(json: Json<'_>, object: Span, members: &[Member]) -> bool {
     })
 }
 
-fn has_value(json: Json<'_>, value: Span, form: Form) -> bool {
+fn has_value(json: Json<'_>, value: Span, form: EventValue) -> bool {
     let kind = json.kind(value);
     match form {
-        Form::Text => kind == JsonKind::String,
-        Form::Flag => matches!(json.bytes(value), b"true" | b"false"),
-        Form::Number => {
+        EventValue::Text => kind == JsonKind::String,
+        EventValue::Flag => matches!(json.bytes(value), b"true" | b"false"),
+        EventValue::Number => {
             let first = json.bytes(value).first();
             first.is_some_and(|first| first.is_ascii_digit() || *first == b'-')
         }
-        Form::List => kind == JsonKind::Array,
-        Form::Object => kind == JsonKind::Object,
-        Form::Word => matches!(kind, JsonKind::String | JsonKind::Object),
-        Form::With(members) => kind == JsonKind::Object && has_members(json, value, members),
-        Form::ListOf(members) => {
+        EventValue::List => kind == JsonKind::Array,
+        EventValue::Object => kind == JsonKind::Object,
+        EventValue::Word => matches!(kind, JsonKind::String | JsonKind::Object),
+        EventValue::With(members) => kind == JsonKind::Object && has_members(json, value, members),
+        EventValue::ListOf(members) => {
             let mut all = kind == JsonKind::Array;
             let walked = json.for_each_element(value, |item| {
                 all &= json.kind(item) == JsonKind::Object && has_members(json, item, members);

@@ -173,6 +173,9 @@ mod tests {
     use super::*;
     use crate::sessions::scan_session;
 
+    /// Sessions and types of records, the lines that are told, and the messages that are sent.
+    type MixedLog<'l> = (&'l [(&'l str, &'l str)], &'l [u64], u64);
+
     #[test]
     fn records_of_another_session_are_told() {
         let record = |at: usize, session: &str, kind: &str| {
@@ -185,7 +188,7 @@ mod tests {
             let link = format!(r#""uuid":"{at}","parentUuid":{parent},"sessionId":"{session}","version":"0.24.4""#);
             format!("{{{link},\"type\":\"{kind}\",\"message\":{message}}}\n")
         };
-        let cases: [(&[(&str, &str)], &[u64], u64); 4] = [
+        let cases: [MixedLog<'_>; 4] = [
             (&[("a", "user"), ("a", "assistant")], &[], 2),
             (&[("a", "user"), ("a", "assistant"), ("b", "of_later")], &[], 2),
             (&[("a", "user"), ("b", "assistant"), ("b", "user")], &[2, 3], 0),
