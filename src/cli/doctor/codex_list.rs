@@ -35,7 +35,7 @@ pub(super) struct CodexLists {
 }
 
 impl CodexLists {
-    /// Returns a finding if the list is ahead of the file. A client that has it in use may be about to write what its list has already.
+    /// Returns a finding if the list is ahead of the file. While the client has the session open, its list may be ahead.
     pub(super) fn compare(&self, path: &Path, report: &SessionReport) -> Option<SessionFinding> {
         let (last, session) = (report.last_ordinal?, report.session.as_ref()?);
         let home = home_above(path, SessionClient::Codex).or_else(|| client_home(SessionClient::Codex));

@@ -78,7 +78,10 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
             },
         );
     }
-    for FoundFile { path, stored, .. } in &selection.files {
+    for FoundFile {
+        path, stored, is_named, ..
+    } in &selection.files
+    {
         if stored.is_some() {
             // A database is refused once, and not for each of its sessions.
             if refused.replace(path) == Some(path) {
@@ -90,7 +93,7 @@ pub(super) fn fix_sessions(args: &Args) -> anyhow::Result<ExitCode> {
                 &UnmendedSession {
                     fault: FixFault::Refused(FixRefused::OnlyRead(client).to_string()),
                     client: Some(client),
-                    session: None,
+                    session: stored.clone().filter(|_| *is_named),
                 },
             );
             continue;

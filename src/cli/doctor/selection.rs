@@ -31,6 +31,8 @@ pub(super) struct SessionSelection {
     pub(super) unknown: Vec<(PathBuf, String)>,
     /// Paths below folders that could not be looked at, and why.
     pub(super) faults: Vec<(PathBuf, String)>,
+    /// Databases of which not every session is read, and how to read the others.
+    pub(super) notes: BTreeMap<PathBuf, String>,
     /// Links that were not followed.
     pub(super) links: usize,
     /// Sessions that are older than asked for.
@@ -39,6 +41,8 @@ pub(super) struct SessionSelection {
     ids: BTreeSet<String>,
     /// The databases of the sessions that are in one.
     databases: BTreeMap<PathBuf, SessionDatabase>,
+    /// Those that were named.
+    named_databases: BTreeSet<PathBuf>,
 }
 
 impl SessionSelection {
@@ -112,14 +116,13 @@ impl SessionSelection {
     /// Returns the sessions of a database, with that of an id, if the list has no room for it. Fails with the reason.
     fn open_database(&mut self, path: &Path, id: &str) -> Result<Vec<FoundFile>, String> {
         if !self.databases.contains_key(path) {
-            let database = SessionDatabase::open(path)?;
-            // Who names one session does not ask for the others.
-            let told = database.describe_left_out().filter(|_| id.is_empty());
-            self.faults.extend(told.map(|told| (path.to_owned(), told)));
-            self.databases.insert(path.to_owned(), database);
+            self.databases.insert(path.to_owned(), SessionDatabase::open(path)?);
         }
         if let Some(database) = self.databases.get_mut(path) {
-            database.find_left_out(id)?;
+            database.add_left_out(id)?;
+            // Who names one session does not ask for the others.
+            let note = database.describe_left_out().filter(|_| id.is_empty());
+            self.notes.extend(note.map(|note| (path.to_owned(), note)));
         }
         let sessions = self.databases.get(path).into_iter().flat_map(SessionDatabase::sessions);
         let found = sessions.map(|(id, modified)| FoundFile {
@@ -132,6 +135,11 @@ impl SessionSelection {
         Ok(found.collect())
     }
 
+    /// Returns `true` if a session was named, by itself or by its database.
+    pub(super) fn is_named(&self, file: &FoundFile) -> bool {
+        file.is_named || self.named_databases.contains(&file.path)
+    }
+
     /// Reads a session that is in a database.
     pub(super) fn read_stored(&self, path: &Path, id: &str) -> Result<SessionReading, UnreadFile> {
         let database = self.databases.get(path);
@@ -142,7 +150,10 @@ impl SessionSelection {
     fn add_named(&mut self, name: &Path) {
         if has_database_name(name) && name.is_file() || is_database(name) {
             match self.open_database(name, "") {
-                Ok(found) => self.files.extend(found),
+                Ok(found) => {
+                    self.named_databases.insert(name.to_owned());
+                    self.files.extend(found);
+                }
                 Err(told) => self.unknown.push((name.to_owned(), told)),
             }
             return;

@@ -83,6 +83,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for (path, told) in &selection.faults {
         survey.tell_unread(path, told, false)?;
     }
+    for (path, note) in &selection.notes {
+        write_note(&format!("antiphon: {}: {note}", shown_path(path)));
+    }
     let read_stored = |path: &Path, id: &str| selection.read_stored(path, id);
     read_files(&selection.files, read_stored, |file, read| survey.tell_file(file, read))?;
     survey.finish()
@@ -105,7 +108,7 @@ impl Survey<'_> {
     fn tell_file(&mut self, file: &FoundFile, read: ReadOutcome) -> io::Result<()> {
         match read {
             Ok(mut reading) => {
-                if file.is_named || self.args.includes_client(reading.report.client) {
+                if self.selection.is_named(file) || self.args.includes_client(reading.report.client) {
                     let ahead = self.codex_lists.compare(&file.path, &reading.report);
                     let ahead = ahead.filter(|_| self.live_state(file, &reading) == LiveState::Idle);
                     reading.report.findings.extend(ahead);

@@ -60,13 +60,13 @@ damages! {
     RawNewline = "raw_newline", Lines, "the line feed becomes a space";
     /// the same record stands there twice
     RepeatedRecord = "repeated_record", Lines, "the second one becomes spaces";
-    /// a member of the record is missing, or has a value that the client does not take
+    /// a member of the record is missing, or has a value of the wrong type
     InvalidRecord = "invalid_record", Chain, "told: what it held cannot be made up";
     /// a line is too long to be read
     LongRecord = "long_record", Lines, "told: a line of more than 64 MiB is not read";
     /// a message or a request body stands where a record should be
     StrayContent = "stray_content", Lines,
-        "told: no client has written it, and none sends it; antiphon check reads it alone";
+        "told: no client has written it, and none sends it; antiphon check judges it in a file of its own";
     /// the file has no record
     EmptyFile = "empty_file", Lines, "told: nothing is left to be mended; a backup may have the session";
     /// the parent of a record is not in the file

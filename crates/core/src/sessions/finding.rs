@@ -26,7 +26,7 @@ labelled_enum! {
         First = "first",
         /// at the last record
         Last = "last",
-        /// where the session is lost
+        /// where the session needs the record
         Session = "session",
     }
 }

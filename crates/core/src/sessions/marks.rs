@@ -206,16 +206,21 @@ pub(super) fn is_like_record(object: &[u8]) -> bool {
 
 /// Returns what a client loses that reads a record twice.
 ///
-/// Copilot CLI sends calls twice, which the provider refuses, and a result once (1.0.102, 2026-11).
+/// Copilot CLI sends calls twice, which the provider refuses, and a result once (1.0.102, 2026-11). It sends nothing of a
+/// sub-agent.
 pub(super) fn repeat_loss(record: &RecordMembers<'_>) -> RecordLoss {
-    let calls = record
-        .get("data")
-        .and_then(|data| record.json.member(data, "toolRequests"));
-    match calls {
-        Some(calls) if record.json.kind(calls) == JsonKind::Array && !record.json.is_empty(calls) => {
-            RecordLoss::Session
-        }
-        _ => RecordLoss::Any,
+    let json = record.json;
+    let Some(data) = record.get("data") else {
+        return RecordLoss::Any;
+    };
+    let [calls, parent] = json.members(data, ["toolRequests", "parentToolCallId"]);
+    let agent = json.root_span().ok().and_then(|root| json.member(root, "agentId"));
+    let is_of_agent = agent.is_some_and(|agent| json.kind(agent) != JsonKind::Null) || parent.is_some();
+    let has_calls = calls.is_some_and(|calls| json.kind(calls) == JsonKind::Array && !json.is_empty(calls));
+    if has_calls && !is_of_agent {
+        RecordLoss::Session
+    } else {
+        RecordLoss::Any
     }
 }
 

@@ -635,7 +635,9 @@ const fn read_only_row(client: SessionClient, code: SessionCode, severity: Sever
     let measured = match client {
         SessionClient::Copilot => "1.0.102, 2026-11",
         SessionClient::QwenCode => "0.24.4, 2026-11",
-        _ => "1.18.33, 2026-11",
+        SessionClient::OpenCode => "1.18.33, 2026-11",
+        // Their rows say it themselves.
+        SessionClient::ClaudeCode | SessionClient::Codex => "",
     };
     Measured {
         code,

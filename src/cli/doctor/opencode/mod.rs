@@ -74,7 +74,7 @@ impl SessionDatabase {
     }
 
     /// Adds a session to the list that has no room for it, if the database has it.
-    pub(super) fn find_left_out(&mut self, id: &str) -> Result<(), String> {
+    pub(super) fn add_left_out(&mut self, id: &str) -> Result<(), String> {
         if self.left_out == 0 || self.sessions.iter().any(|session| session.id == id) {
             return Ok(());
         }
@@ -157,7 +157,8 @@ mod tests {
         CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);
         WITH RECURSIVE row(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM row WHERE n < 100001)
             INSERT INTO session SELECT 'ses_' || n, '1.18.33', n, NULL FROM row;
-        INSERT INTO message VALUES ('msg_1', 'ses_1', 1, '{\"role\":\"user\"}'), ('msg_2', 'ses_7', 1, '{}');
+        INSERT INTO message VALUES ('msg_1', 'ses_1', 1, '{\"role\":\"user\"}'), ('msg_2', 'ses_7', 1, '{}'),
+            ('msg_3', NULL, 1, '{}'), ('msg_4', 7, 1, '{}');
         INSERT INTO part VALUES
             ('prt_2', 'msg_1', 'ses_1', '{\"type\":\"tool\",\"callID\":\"a\",\"state\":{\"status\":\"running\"}}'),
             ('prt_1', 'msg_1', 'ses_1', '{\"type\":'), ('prt_3', 'msg_2', 'ses_7', '{}');";
@@ -178,7 +179,7 @@ mod tests {
             let told = database.describe_left_out().unwrap();
             assert!(told.starts_with("2 more sessions"), "{told}");
             assert!(database.read_session("ses_1").is_err());
-            database.find_left_out("ses_1").unwrap();
+            database.add_left_out("ses_1").unwrap();
             let report = database.read_session("ses_1").unwrap().report;
             let found = report
                 .findings

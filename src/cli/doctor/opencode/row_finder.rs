@@ -23,8 +23,12 @@ impl StoredTable {
     }
 }
 
-/// Most rows whose numbers are kept, 8 bytes each. A larger table is walked for each session.
-const ROWS_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes for the numbers of rows and the ids of sessions. A larger table is walked for each session.
+const NUMBERS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of the number of a row, in a list with room for more.
+const ROW_BYTES: usize = 16;
+/// Bytes that a session takes beside its id.
+const SESSION_BYTES: usize = 128;
 
 /// The rows of each session. Empty if the table has an index, or too many rows.
 type RowsBySession = HashMap<String, Vec<i64>>;
@@ -99,14 +103,23 @@ fn read_rows(connection: &Connection, table: StoredTable) -> rusqlite::Result<Op
         return Ok(None);
     }
     let mut query = connection.prepare(&format!("SELECT rowid, session_id FROM {}", table.name()))?;
-    let (mut found, mut rows, mut count) = (RowsBySession::new(), query.query([])?, 0_usize);
+    let (mut found, mut rows, mut bytes) = (RowsBySession::new(), query.query([])?, 0_usize);
     while let Some(row) = rows.next()? {
-        count = count.saturating_add(1);
-        if count > ROWS_MAX {
+        // A row that belongs to no session is no row of any.
+        let Ok(session) = row.get_ref(1)?.as_str() else {
+            continue;
+        };
+        let number = row.get(0)?;
+        bytes = bytes.saturating_add(ROW_BYTES);
+        if let Some(numbers) = found.get_mut(session) {
+            numbers.push(number);
+        } else {
+            bytes = bytes.saturating_add(SESSION_BYTES).saturating_add(session.len());
+            found.insert(session.to_owned(), vec![number]);
+        }
+        if bytes > NUMBERS_BYTES_MAX {
             return Ok(None);
         }
-        let session: String = row.get(1)?;
-        found.entry(session).or_default().push(row.get(0)?);
     }
     Ok(Some(found))
 }

@@ -76,7 +76,7 @@ pub(super) fn judge_pairs(
     let last = skeleton.last_answer;
     let is_misplaced = |finding: &Finding| finding.kind == FindingKind::Misplaced;
     let answers = if found.iter().any(is_misplaced) {
-        count_answers(list, branch)
+        count_answers(list, index, branch)
     } else {
         HashMap::new()
     };
@@ -103,8 +103,8 @@ pub(super) fn judge_pairs(
     Some(placed.collect())
 }
 
-/// Counts, for each record of the chain, the answers of the model up to it.
-fn count_answers(list: &EntryList, branch: &SentBranch) -> HashMap<u32, u32> {
+/// Counts, for each record of the chain and each other record of its answer, the answers of the model up to it.
+fn count_answers(list: &EntryList, index: &LinkIndex, branch: &SentBranch) -> HashMap<u32, u32> {
     let (mut counts, mut count, mut last) = (HashMap::new(), 0_u32, 0);
     for record in branch.kept.iter().chain(&branch.chain) {
         work::count(1);
@@ -112,6 +112,12 @@ fn count_answers(list: &EntryList, branch: &SentBranch) -> HashMap<u32, u32> {
         if entry.has(mark::MESSAGE | mark::ASSISTANT) && (entry.message == 0 || entry.message != last) {
             count = count.saturating_add(1);
             last = entry.message;
+        }
+        // The other records of an answer may stand beside the chain. All are counted with the first one.
+        if !counts.contains_key(record) {
+            for block in index.other_blocks(*record) {
+                counts.entry(block).or_insert(count);
+            }
         }
         counts.insert(*record, count);
     }

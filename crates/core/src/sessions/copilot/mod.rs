@@ -14,7 +14,7 @@ use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{FixKind, RecordLoss, SessionFinding},
+    finding::{RecordLoss, SessionFinding},
     log::{LogFacts, SessionLog},
     records::{FileLines, SessionRecord},
 };
@@ -24,6 +24,9 @@ use crate::{
     wire::json::{Json, JsonKind},
 };
 
+/// The newest version whose form of events was measured.
+const MEASURED_VERSION: ClientVersion = ClientVersion([1, 0, 102]);
+
 /// The log of a session of Copilot CLI.
 #[derive(Debug, Default)]
 pub(super) struct CopilotLog {
@@ -32,7 +35,7 @@ pub(super) struct CopilotLog {
     /// Set by the first record that does not begin the session.
     start_missing: Option<SessionFinding>,
     /// Events that the client cannot read.
-    unread: Vec<SessionFinding>,
+    invalid_events: Vec<SessionFinding>,
     /// `true` if the client does not load the file.
     is_dead: bool,
     /// `true` once a record was seen.
@@ -65,17 +68,16 @@ impl SessionLog for CopilotLog {
             is_read: !record.is_skipped,
         };
         self.note_start(&kind, place);
-        let is_event = kind_text.is_some();
-        if place.is_read && is_event && !has_form(json, root, &kind) {
-            self.is_dead = true;
-            self.add_unread(place, RecordLoss::Session);
+        let event = data.map(|data| CopilotEvent { json, data, place });
+        if &*kind == b"session.start" {
+            let version = event.map(|event| event.text("copilotVersion")).unwrap_or_default();
+            self.version = self.version.max(ClientVersion::parse(&version));
         }
-        let Some(data) = data else { return };
-        let event = CopilotEvent { json, data, place };
-        let is_done = &*kind == b"tool.execution_complete" && event.is_true("success");
-        if place.is_read && (!is_event || is_done && json.member(data, "result").is_none()) {
-            self.add_unread(place, RecordLoss::Any);
+        // The client skips an event with a byte that is no UTF-8, which is told by itself.
+        if place.is_read && !record.has_bad_bytes {
+            self.note_form((json, place), &kind, kind_text.is_some(), event);
         }
+        let Some(event) = event else { return };
         let is_own = agent.is_none_or(|agent| json.kind(agent) == JsonKind::Null);
         // A sub-agent's conversation is not sent with that of the session.
         if is_own && event.text("parentToolCallId").is_empty() {
@@ -97,7 +99,7 @@ impl SessionLog for CopilotLog {
         let sent = u64::try_from(self.sent.len()).unwrap_or(u64::MAX);
         let mut findings = self.pairs.finish();
         findings.extend(self.start_missing);
-        findings.extend(self.unread);
+        findings.extend(self.invalid_events);
         findings.sort_by_key(|finding| (finding.line, finding.byte));
         LogFacts {
             version: self.version,
@@ -123,15 +125,35 @@ impl CopilotLog {
         }
     }
 
+    /// Notes if the client cannot read an event.
+    fn note_form(
+        &mut self,
+        (json, place): (Json<'_>, CallPlace),
+        kind: &[u8],
+        has_type: bool,
+        event: Option<CopilotEvent<'_>>,
+    ) {
+        // A newer version may write events of another form.
+        let is_measured = self.version.is_none_or(|version| version <= MEASURED_VERSION);
+        if has_type && is_measured && !json.root_span().is_ok_and(|root| has_form(json, root, kind)) {
+            self.is_dead = true;
+            self.add_invalid(place, RecordLoss::Session);
+        }
+        let is_done = |event: CopilotEvent<'_>| kind == b"tool.execution_complete" && event.is_true("success");
+        let lacks_result = |event: CopilotEvent<'_>| is_done(event) && json.member(event.data, "result").is_none();
+        if !has_type || event.is_some_and(lacks_result) {
+            self.add_invalid(place, RecordLoss::Any);
+        }
+    }
+
     /// Notes an event that the client cannot read.
-    fn add_unread(&mut self, place: CallPlace, loss: RecordLoss) {
-        self.unread.push(told(Damage::InvalidRecord, place, loss));
+    fn add_invalid(&mut self, place: CallPlace, loss: RecordLoss) {
+        self.invalid_events.push(told(Damage::InvalidRecord, place, loss));
     }
 
     fn add_event(&mut self, kind: &[u8], event: CopilotEvent<'_>) {
         match kind {
             b"session.start" => {
-                self.version = self.version.max(ClientVersion::parse(&event.text("copilotVersion")));
                 self.session = Some(event.text("sessionId")).filter(|id| !id.is_empty());
             }
             b"assistant.turn_start" => self.pairs.note_message(),
@@ -203,14 +225,8 @@ impl CopilotLog {
 
 fn told(damage: Damage, place: CallPlace, loss: RecordLoss) -> SessionFinding {
     SessionFinding {
-        code: SessionCode::Damage(damage),
-        line: place.line,
-        byte: place.byte,
-        len: place.len,
-        id: String::new(),
-        lines: Vec::new(),
-        fix: FixKind::Told,
         loss,
+        ..SessionFinding::told(SessionCode::Damage(damage), place.line, place.byte, place.len)
     }
 }
 
@@ -255,7 +271,13 @@ mod tests {
         );
         let no_result = RESULT.replace(r#","result":{"content":"x"}"#, "");
         let later = r#""of.a.later.version","data":7"#;
-        let cases: [(&[&str], &[&str], u64); 8] = [
+        let newer = START.replace("1.0.102", "1.1.0").replace(r#""producer":"p","#, "");
+        let bare = "7";
+        let of_agent = CALL.replace(r#""messageId""#, r#""parentToolCallId":"p","messageId""#);
+        let cases: [(&[&str], &[&str], u64); 11] = [
+            (&[&newer, PROMPT, CALL, RESULT], &[], 3),
+            (&[START, PROMPT, CALL, RESULT, bare], &["5 invalid_record warning"], 3),
+            (&[START, PROMPT, &of_agent, &of_agent], &["4 repeated_record note"], 1),
             (&[START, PROMPT, later, CALL, RESULT], &[], 3),
             (&[START, PROMPT, PROMPT, CALL, RESULT], &["3 repeated_record note"], 3),
             (&[START, PROMPT, CALL, RESULT, RESULT], &["5 repeated_record note"], 3),

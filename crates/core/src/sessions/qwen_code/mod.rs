@@ -17,7 +17,7 @@ use super::{
     call_pairs::{CallPairs, CallPlace},
     client::ClientVersion,
     damage::{Damage, SessionCode},
-    finding::{FixKind, RecordLoss, SessionFinding},
+    finding::SessionFinding,
     log::{LogFacts, SessionLog},
     records::{FileLines, SessionRecord},
 };
@@ -30,6 +30,8 @@ pub(super) struct QwenLog {
     session: Option<String>,
     /// Records of another session than the first one.
     others: Vec<CallPlace>,
+    /// Skipped records before the first one that is read, with their sessions. At most [`LINES_MAX`] of them.
+    skipped: Vec<(CallPlace, String)>,
     records: Vec<QwenRecord>,
     parts: Vec<QwenPart>,
 }
@@ -41,15 +43,17 @@ impl SessionLog for QwenLog {
         };
         self.version = self.version.max(ClientVersion::parse(&read.version()));
         let session = read.session();
+        let place = CallPlace {
+            line: record.line,
+            byte: record.byte,
+            len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
+            is_read: !record.is_skipped,
+        };
         match &self.session {
-            None => self.session = Some(session),
-            Some(first) if *first != session => self.others.push(CallPlace {
-                line: record.line,
-                byte: record.byte,
-                len: u64::try_from(record.text.len()).unwrap_or(u64::MAX),
-                is_read: !record.is_skipped,
-            }),
-            Some(_) => {}
+            None if place.is_read => self.session = Some(session),
+            None if self.skipped.len() < LINES_MAX => self.skipped.push((place, session)),
+            Some(first) if *first != session => self.others.push(place),
+            _ => {}
         }
         let parts = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
         if read.marks & mark::MESSAGE != 0 {
@@ -81,6 +85,15 @@ impl SessionLog for QwenLog {
             }
         }
         self.others.retain(|place| place.is_read || !lost.contains(&place.line));
+        // Of these the client reads the ones whose lines are not lost.
+        let skipped = std::mem::take(&mut self.skipped).into_iter();
+        let mut read = skipped.filter(|(place, _)| !lost.contains(&place.line)).peekable();
+        if self.session.is_none() {
+            self.session = read.peek().map(|(_, session)| session.clone());
+        }
+        let first = self.session.clone().unwrap_or_default();
+        let others = read.filter(|(_, session)| *session != first);
+        self.others.splice(..0, others.map(|(place, _)| place));
     }
 
     fn finish(self: Box<Self>) -> LogFacts {
@@ -125,14 +138,13 @@ const LINES_MAX: usize = 100;
 fn mixed_sessions(others: &[CallPlace]) -> Option<SessionFinding> {
     let (first, rest) = others.split_first()?;
     Some(SessionFinding {
-        code: SessionCode::Damage(Damage::MixedSessions),
-        line: first.line,
-        byte: first.byte,
-        len: first.len,
-        id: String::new(),
         lines: rest.iter().take(LINES_MAX).map(|place| place.line).collect(),
-        fix: FixKind::Told,
-        loss: RecordLoss::Any,
+        ..SessionFinding::told(
+            SessionCode::Damage(Damage::MixedSessions),
+            first.line,
+            first.byte,
+            first.len,
+        )
     })
 }
 
