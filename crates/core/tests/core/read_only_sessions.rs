@@ -259,31 +259,34 @@ fn copilot_record(at: usize, words: &str) -> Value {
             .collect()
     };
     let id = |from: usize| names.get(from).copied().unwrap_or_default();
-    let calls = |from: usize| json!({"content": CANARY, "toolRequests": ids(from)});
+    let calls = |from: usize| json!({"messageId": "m", "content": CANARY, "toolRequests": ids(from)});
     let (kind, data) = match (names[0], id(1)) {
-        ("start", _) => ("session.start", json!({"sessionId": "s1", "copilotVersion": "1.0.102"})),
+        ("start", _) => (
+            "session.start",
+            json!({"sessionId": "s1", "version": 1, "producer": "p", "copilotVersion": "1.0.102", "startTime": "t"}),
+        ),
         ("user", _) => ("user.message", json!({"content": CANARY})),
         ("turn", _) => ("assistant.turn_start", json!({"turnId": "0"})),
         ("end", _) => ("assistant.turn_end", json!({"turnId": "0"})),
         ("say", _) => (
             "assistant.message",
-            json!({"content": names.join(" "), "toolRequests": []}),
+            json!({"messageId": "m", "content": names.join(" "), "toolRequests": []}),
         ),
         ("lost", _) => ("assistant.message", calls(9)),
         ("call", "") => (
             "assistant.message",
-            json!({"content": "", "toolRequests": [{"name": "bash"}]}),
+            json!({"messageId": "m", "content": "", "toolRequests": [{"name": "bash"}]}),
         ),
         ("call", _) => ("assistant.message", calls(1)),
-        ("run", call) => ("tool.execution_start", json!({"toolCallId": call})),
+        ("run", call) => ("tool.execution_start", json!({"toolCallId": call, "toolName": "bash"})),
         ("asked", call) => ("tool.user_requested", json!({"toolCallId": call})),
-        ("done", "") => ("tool.execution_complete", json!({"success": true})),
+        ("done", "") => ("tool.execution_complete", json!({"success": false})),
         ("done", call) => (
             "tool.execution_complete",
-            json!({"toolCallId": call, "result": {"content": words}}),
+            json!({"toolCallId": call, "success": true, "result": {"content": words}}),
         ),
         ("sub", "call") => {
-            let data = json!({"content": "", "parentToolCallId": "A", "toolRequests": ids(2)});
+            let data = json!({"messageId": "m", "content": "", "parentToolCallId": "A", "toolRequests": ids(2)});
             ("assistant.message", data)
         }
         ("sub", _) => ("assistant.message", calls(2)),
