@@ -66,14 +66,16 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
     }
 }
 
-/// Returns `true` if a request has the token of a service, or a signature.
+/// Returns `true` if a request has the token of a configured service, or a signature.
 pub(super) fn has_credential(headers: &HeaderMap, services: &[Service]) -> bool {
     service_of_token(headers, services).is_some() || headers.contains_key("webhook-signature")
 }
 
-/// Returns the service whose bearer token a request presents. `None` if it presents none that is known.
+/// Returns the configured service whose bearer token a request presents. `None` if it presents none that is known.
+///
+/// The token of this machine is a caller's in requests that both may send: the runs of `antiphon once` are that caller's.
 pub(super) fn service_of_token<'h>(headers: &HeaderMap, services: &'h [Service]) -> Option<&'h Service> {
-    find_by_token(bearer_token(headers)?, services)
+    find_by_token(bearer_token(headers)?, services).filter(|service| !service.is_local)
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
