@@ -45,6 +45,7 @@ pub(crate) mod intents;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
 pub(crate) mod lists;
+pub(crate) mod local_service;
 pub(crate) mod loops;
 pub(crate) mod matching;
 pub(crate) mod message_tries;
