@@ -5,6 +5,7 @@
 //! format writes differently are translated, and everything else becomes text.
 
 mod blocks;
+mod mcp_blocks;
 mod members;
 mod user_media;
 
@@ -12,6 +13,7 @@ use std::borrow::Cow;
 
 pub(super) use blocks::{BlockFormat, fit_blocks};
 pub(super) use members::{MemberCheck, has_members, is_base64_string, is_string};
+pub(crate) use mcp_blocks::readable_blocks;
 pub(crate) use user_media::{media_label, user_media};
 
 use crate::{
