@@ -7,7 +7,10 @@ use super::{
     lowering::Lowering,
     problem::ConfigProblem,
 };
-use crate::{auth::WebhookKey, late::{LOCAL_SERVICE, ServiceSettings}};
+use crate::{
+    auth::WebhookKey,
+    late::{LOCAL_SERVICE, ServiceSettings},
+};
 
 /// Word for all principals or all tools.
 const ALL: &str = "*";
@@ -70,13 +73,19 @@ fn check_denial(lowering: &mut Lowering, name: &str, key: &str) {
     let deny = join_key(key, "deny");
     if name != LOCAL_SERVICE {
         let flaw = ConfigProblem::of_value(format!("only the built-in service {LOCAL_SERVICE:?} can be turned off"));
-        lowering.report_problem(&deny, flaw.with_hint("remove the section of a service that may not post"));
+        lowering.report_problem(
+            &deny,
+            flaw.with_hint("remove the section of a service that may not post"),
+        );
         return;
     }
     let others = ["token", "secret", "principals", "tools", "on_behalf"];
     if others.iter().any(|of| lowering.places.contains_key(&join_key(key, of))) {
         let flaw = ConfigProblem::of_value("stands beside other keys of the service");
-        lowering.report_problem(&deny, flaw.with_hint("keep deny alone, or remove it: a service of this name replaces the built-in one"));
+        lowering.report_problem(
+            &deny,
+            flaw.with_hint("keep deny alone, or remove it: a service of this name replaces the built-in one"),
+        );
     }
 }
 

@@ -56,7 +56,7 @@ use crate::{
 
 pub use calls::{
     AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, ObservedCall, PostOutcome,
-    ReadResult, WithdrawOutcome,
+    PostTerms, ReadResult, WithdrawOutcome,
 };
 pub use cancels::{CancelOutcome, Cancels};
 pub use compactions::{Compactions, NotedCall};

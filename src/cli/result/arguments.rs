@@ -86,6 +86,9 @@ pub(super) struct PostArgs {
     /// Digest of the stored result that this one corrects: `post` printed it
     #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
     pub(super) replaces: Option<String>,
+    /// Restore the result in the place of its call if it is missing there, and never append it to a message
+    #[arg(long)]
+    pub(super) only_if_missing: bool,
     #[command(flatten)]
     pub(super) output: OutputFlag,
     #[command(flatten)]

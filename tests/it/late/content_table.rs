@@ -330,7 +330,10 @@ async fn blocks_of_mcp_are_read_in_every_format() {
             ] {
                 assert_eq!(sent.matches(wanted).count(), 1, "{format:?} {hurried} {wanted}: {sent}");
             }
-            assert!(!sent.contains("QkFT") && !sent.contains("resource_link"), "{format:?}: {sent}");
+            assert!(
+                !sent.contains("QkFT") && !sent.contains("resource_link"),
+                "{format:?}: {sent}"
+            );
         }
     }
 }

@@ -122,9 +122,15 @@ async fn the_user_of_the_proxy_posts_without_a_service() {
     let stage = Stage::start("", "127.0.0.1:0").await;
     let mut messages = stage.calls(ID).await;
     let (code, out, err) = stage.run(&["result", "heartbeat", ID]);
-    assert!(code == 0 && out.starts_with("open: the call waits for its result until 2"), "{out}{err}");
+    assert!(
+        code == 0 && out.starts_with("open: the call waits for its result until 2"),
+        "{out}{err}"
+    );
     let (code, out, err) = stage.run(&["result", "heartbeat", UNKNOWN]);
-    assert!(code == 1 && out.is_empty() && err.contains("refused with 404"), "{out}{err}");
+    assert!(
+        code == 1 && out.is_empty() && err.contains("refused with 404"),
+        "{out}{err}"
+    );
 
     let me = stage.ask(get_with("/ledger/v1/me", &[KEY])).await;
     let owner = me.json()["owner"].as_str().unwrap().to_owned();
@@ -162,7 +168,10 @@ async fn where_the_operator_or_the_address_forbids_it_the_token_posts_nothing() 
             assert_eq!(refused, (404, "not_found".to_owned()), "{config} {listen} {operation}");
         }
         let (code, _, err) = stage.run(&["result", "post", ID, "--text", "film"]);
-        assert!(code == 1 && err.contains("refused with 404"), "{config} {listen}: {err}");
+        assert!(
+            code == 1 && err.contains("refused with 404"),
+            "{config} {listen}: {err}"
+        );
         // Commands that run once have the token all the same.
         let (code, out, err) = stage.run(&["once", "--tool", "deploy", "--", "echo", "done"]);
         assert_eq!((code, &out[..]), (0, "done\n"), "{err}");
@@ -175,7 +184,9 @@ async fn a_ledger_in_memory_has_no_service_of_this_machine() {
     let stage = Stage::start("[ledger]\nstore = \"memory\"\n", "127.0.0.1:0").await;
     let (code, _, err) = stage.run(&["result", "post", ID, "--text", "film"]);
     assert!(
-        code == 2 && err.contains("there is no token of this machine's proxy") && err.contains("ANTIPHON_SERVICE_TOKEN"),
+        code == 2
+            && err.contains("there is no token of this machine's proxy")
+            && err.contains("ANTIPHON_SERVICE_TOKEN"),
         "{err}"
     );
     // No call is recorded, so that answers name no owner.
@@ -187,14 +198,25 @@ async fn a_ledger_in_memory_has_no_service_of_this_machine() {
 #[tokio::test]
 async fn runs_stay_those_of_the_caller() {
     let mut stage = Stage::start("[services.local]\ndeny = true\n", "127.0.0.1:0").await;
-    let once = ["once", "--tool", "deploy", "--", "sh", "-c", "echo r >> runs; echo done"];
+    let once = [
+        "once",
+        "--tool",
+        "deploy",
+        "--",
+        "sh",
+        "-c",
+        "echo r >> runs; echo done",
+    ];
     assert_eq!(stage.run(&once).0, 0);
     stage.process.kill();
     let upstream = format!("[upstreams.anthropic]\nurl = \"{}\"\n", stage.provider.url());
     stage.install.write(&upstream);
     stage.process = stage.install.start().await;
     let (code, out, err) = stage.run(&once);
-    assert!((code, &out[..]) == (0, "done\n") && err.contains("did not run again"), "{out}{err}");
+    assert!(
+        (code, &out[..]) == (0, "done\n") && err.contains("did not run again"),
+        "{out}{err}"
+    );
     let runs = std::fs::read_to_string(stage.install.state().join("runs")).unwrap();
     assert_eq!(runs.lines().count(), 1);
 
@@ -203,7 +225,38 @@ async fn runs_stay_those_of_the_caller() {
     let claim = json!({"call_id": numbered_id(7)});
     let (status, code) = stage.posts("intents", &claim).await;
     assert_eq!((status, &code[..]), (422, "malformed"));
+    // A claim asks for more care by its tier, and a member that the proxy does not know is no silent loss of it.
+    let claim = json!({"tool": "t", "input": {}, "teir": "one_way"});
+    assert_eq!(stage.posts("intents", &claim).await, (422, "malformed".to_owned()));
+    let claim = json!({"tool": "t", "input": {}, "tier": "one_way"});
+    assert_eq!(stage.posts("intents", &claim).await.0, 201);
     // Nor does it report the end of somebody's cancel.
-    let cancel = stage.posts(&format!("calls/{}/cancel", numbered_id(7)), &json!({})).await;
+    let cancel = stage
+        .posts(&format!("calls/{}/cancel", numbered_id(7)), &json!({}))
+        .await;
     assert_eq!(cancel, (404, "not_found".to_owned()));
+}
+
+/// The settings of a tool of an MCP server have its name in quotes. Rows: the configuration, and the code of a second run
+/// after a first one that failed.
+#[tokio::test]
+async fn a_tool_of_an_mcp_server_has_its_settings() {
+    for (config, is_replayed) in [("", false), ("[tools.\"mcp:toy:render\"]\ntier = \"one_way\"\n", true)] {
+        let stage = Stage::start(config, "127.0.0.1:0").await;
+        let once = [
+            "once",
+            "--tool",
+            "mcp:toy:render",
+            "--",
+            "sh",
+            "-c",
+            "echo r >> runs; exit 3",
+        ];
+        for _ in 0..2 {
+            assert_eq!(stage.run(&once).0, 3, "{config}");
+        }
+        let runs = std::fs::read_to_string(stage.install.state().join("runs")).unwrap();
+        // The failure of an effect that cannot be undone is replayed.
+        assert_eq!(runs.lines().count(), if is_replayed { 1 } else { 2 }, "{config}");
+    }
 }

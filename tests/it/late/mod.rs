@@ -54,6 +54,7 @@ pub(crate) mod parking;
 pub(crate) mod readers;
 pub(crate) mod refused_results;
 pub(crate) mod replica_races;
+pub(crate) mod restored_results;
 pub(crate) mod side_requests;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;
