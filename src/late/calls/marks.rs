@@ -292,6 +292,8 @@ impl Calls {
             if let Some(until) = written_until
                 && call.state != RecordedCallState::Settled
                 && call.posted.is_some()
+                // A row in memory is a result that some branch may lack.
+                && call.may_be_pushed()
             {
                 self.0.posted.mark_received(principal, name, until);
             }

@@ -241,7 +241,12 @@ impl RecordedCall {
     /// Returns `true` if the result waits for its conversation. That of a read, or one that its service wants only in the
     /// place of its call, is restored if a request shows its call, but it is never pushed.
     pub(in crate::late) fn is_pushed(&self) -> bool {
-        self.state == RecordedCallState::Settled && self.tier != Tier::Read && !self.is_only_restored()
+        self.state == RecordedCallState::Settled && self.may_be_pushed()
+    }
+
+    /// Returns `true` if the result is appended where its call has another answer.
+    pub(in crate::late) fn may_be_pushed(&self) -> bool {
+        self.tier != Tier::Read && !self.is_only_restored()
     }
 
     /// Returns `true` if the service wants the result only in the place of its call.
