@@ -15,6 +15,7 @@ use crate::{
         self, Readiness,
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
+    auth::TokenHash,
     config::{Config, LedgerPlace, LoadedConfig},
     keys::profiles::Profiles,
     late::LateSettings,
@@ -76,6 +77,7 @@ pub async fn launch_proxy(
         place: ledger_place,
         database_worker,
     } = Box::pin(open_ledger_of(&mut config, store, &mut inherited)).await?;
+    let local_token = accept_local_token(&mut config, ledger_place.as_deref());
     let readiness = Readiness::new().with_required_ledger(config.ledger.ready_requires);
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
@@ -112,6 +114,7 @@ pub async fn launch_proxy(
         services,
         (profiles, sessions, telemetry.clone()),
         (ledger_place.clone(), database_worker),
+        local_token,
     );
     let running = start(AppParts {
         routes: routes.clone(),
@@ -142,12 +145,23 @@ pub async fn launch_proxy(
     })
 }
 
-/// Splits the services into those of the data path and the background work. Only with a stored ledger there is a token of
-/// this machine: in memory, no intent can be claimed.
+/// Returns the hash of the token of this machine, and makes whoever has it a tool service. Only with a stored ledger there
+/// is such a token: in memory, no intent can be claimed, and no result is kept.
+fn accept_local_token(config: &mut Config, ledger_place: Option<&str>) -> Option<TokenHash> {
+    let token = ledger_place.and_then(|_| local_token::accepted_token())?;
+    // From elsewhere a file of this machine's user proves nothing, and requests could be read on their way.
+    if config.server.listen.ip().is_loopback() {
+        config.late.serve_this_machine(token);
+    }
+    Some(token)
+}
+
+/// Splits the services into those of the data path and the background work.
 fn split_services(
     services: LedgerServices,
     (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
     (ledger_place, database_worker): (Option<String>, Option<PostgresWorker>),
+    local_token: Option<TokenHash>,
 ) -> (ProxyServices, BackgroundWork) {
     if let Some(cooldowns) = &services.shared_cooldowns {
         profiles.share_cooldowns(cooldowns);
@@ -160,7 +174,7 @@ fn split_services(
         callers: services.callers,
         telemetry,
         late: services.late,
-        local_token: ledger_place.as_ref().and_then(|_| local_token::accepted_token()),
+        local_token,
     };
     let background_work = BackgroundWork {
         ledger_place,

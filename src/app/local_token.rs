@@ -15,7 +15,7 @@ pub(super) fn accepted_token() -> Option<TokenHash> {
     match open_local_token(&path, random) {
         Ok(token) => Some(TokenHash::hash_token(token.reveal().as_bytes())),
         Err(error) => {
-            tracing::info!(%error, "no token for `antiphon once`: it needs a client token");
+            tracing::info!(%error, "no token for `antiphon once` and `antiphon result`: they need tokens of their own");
             None
         }
     }

@@ -7,7 +7,7 @@ use super::{
     file::{LedgerSection, PrincipalsMode, PrincipalsSection, ToolSection, Written, join_key},
     lowering::Lowering,
     problem::ConfigProblem,
-    services::lower_services,
+    services::{denies_local_service, lower_services},
     timeouts,
     webhooks::lower_webhooks,
 };
@@ -67,6 +67,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
         cancel_grace: section.cancel_grace.value_or_default(),
         tools,
         services: lower_services(lowering),
+        denies_local_service: denies_local_service(lowering),
         webhooks: lower_webhooks(lowering),
         personal_tokens: clients::lower_personal_tokens(lowering),
         principals,

@@ -7,16 +7,29 @@ use super::{
     lowering::Lowering,
     problem::ConfigProblem,
 };
-use crate::{auth::WebhookKey, late::ServiceSettings};
+use crate::{
+    auth::WebhookKey,
+    late::{LOCAL_SERVICE, ServiceSettings},
+};
 
 /// Word for all principals or all tools.
 const ALL: &str = "*";
+
+/// Returns `true` if the operator has turned off the service of this machine.
+pub(super) fn denies_local_service(lowering: &Lowering) -> bool {
+    let local = lowering.file.services.get(LOCAL_SERVICE);
+    local.is_some_and(|section| section.deny)
+}
 
 /// Builds the tool services.
 pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     let mut services: Vec<ServiceSettings> = Vec::new();
     for (name, section) in lowering.file.services.clone() {
         let key = join_key("services", &name);
+        if section.deny {
+            check_denial(lowering, &name, &key);
+            continue;
+        }
         let named = lowering.value_or_report(&key, check_label(&name));
         let token = section.token.as_ref().and_then(Written::value);
         let secret = lower_service_secret(lowering, &key);
@@ -53,6 +66,27 @@ pub(super) fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         }
     }
     services
+}
+
+/// Reports a `deny` of a service that is not built in, and one beside other keys.
+fn check_denial(lowering: &mut Lowering, name: &str, key: &str) {
+    let deny = join_key(key, "deny");
+    if name != LOCAL_SERVICE {
+        let flaw = ConfigProblem::of_value(format!("only the built-in service {LOCAL_SERVICE:?} can be turned off"));
+        lowering.report_problem(
+            &deny,
+            flaw.with_hint("remove the section of a service that may not post"),
+        );
+        return;
+    }
+    let others = ["token", "secret", "principals", "tools", "on_behalf"];
+    if others.iter().any(|of| lowering.places.contains_key(&join_key(key, of))) {
+        let flaw = ConfigProblem::of_value("stands beside other keys of the service");
+        lowering.report_problem(
+            &deny,
+            flaw.with_hint("keep deny alone, or remove it: a service of this name replaces the built-in one"),
+        );
+    }
 }
 
 /// Returns the names of client tokens in `principals`. `None` if it means all.

@@ -5,7 +5,7 @@
 //! that the service is configured for are considered. A call of another caller and a missing call give the same answer
 //! after the same work, so that a caller cannot probe for foreign calls.
 //!
-//! Without a configured service no results can be posted, so this module records and reads nothing.
+//! Without a service no results can be posted, so this module records and reads nothing.
 //!
 //! Each feature has a state of its own. A feature reaches the others' records by the types of `records`, and their changes
 //! as a participant (`changes`). `LateStore` only puts them together.
@@ -56,7 +56,7 @@ use crate::{
 
 pub use calls::{
     AwaitedCalls, CallFilter, Calls, CarryOver, FoundCall, FoundResult, HeartbeatOutcome, ObservedCall, PostOutcome,
-    ReadResult, WithdrawOutcome,
+    PostTerms, ReadResult, WithdrawOutcome,
 };
 pub use cancels::{CancelOutcome, Cancels};
 pub use compactions::{Compactions, NotedCall};
@@ -79,7 +79,7 @@ pub use records::{
     IntentState, LeaveReason, NamedCallRecord, OutgoingRecord, Purpose,
 };
 pub use service::{Service, ServiceReach};
-pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
+pub use settings::{INTENT_WINDOW_MAX, IntentUse, LOCAL_SERVICE, LateSettings, ServiceSettings, ToolSettings};
 pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskSecret, TaskState, UserTasks};
 pub use webhook::WebhookSettings;
 
@@ -213,7 +213,7 @@ impl LateStore {
         &self.0.parts.services
     }
 
-    /// Returns `true` if a tool service is configured.
+    /// Returns `true` if there is a tool service.
     pub fn is_used(&self) -> bool {
         !self.0.parts.services.is_empty()
     }

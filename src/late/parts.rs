@@ -86,7 +86,7 @@ impl LateParts {
         }
     }
 
-    /// Returns `true` if a tool service is configured. Without one nothing is recorded.
+    /// Returns `true` if there is a tool service. Without one nothing is recorded.
     pub(super) const fn is_used(&self) -> bool {
         !self.services.is_empty()
     }

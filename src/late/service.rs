@@ -30,6 +30,9 @@ pub struct Service {
     pub tools: Option<BTreeSet<String>>,
     /// `true` if it may claim intents for users of its own, without a recorded call.
     pub on_behalf: bool,
+    /// `true` for the service of this machine. Its token is that of a caller too, which claims intents and asks for
+    /// cancels as such.
+    pub is_local: bool,
 }
 
 impl Service {

@@ -68,6 +68,9 @@ pub struct ToolSettings {
     pub cancel_url: Option<String>,
 }
 
+/// The name of the built-in service of this machine.
+pub const LOCAL_SERVICE: &str = "local";
+
 /// The longest window of an intent: 30 days.
 pub const INTENT_WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -79,6 +82,11 @@ static DEFAULT_TOOL: LazyLock<ToolSettings> = LazyLock::new(ToolSettings::defaul
 pub struct LateSettings {
     /// Tool services. Without any, nothing is recorded.
     pub services: Vec<ServiceSettings>,
+    /// `true` if the operator has turned off the service of this machine.
+    pub denies_local_service: bool,
+    /// The hash of the token with which commands of the proxy's own user are the service of this machine. `None` if there
+    /// is no such service.
+    pub local_service: Option<TokenHash>,
     /// Receivers of events.
     pub webhooks: Vec<WebhookSettings>,
     /// Settings of tools by name.
@@ -112,6 +120,8 @@ impl Default for LateSettings {
     fn default() -> Self {
         Self {
             services: Vec::new(),
+            denies_local_service: false,
+            local_service: None,
             webhooks: Vec::new(),
             tools: BTreeMap::new(),
             principals: PrincipalSettings::default(),
@@ -129,6 +139,15 @@ impl Default for LateSettings {
 }
 
 impl LateSettings {
+    /// Lets commands with the token of this machine post results of every caller, as the service [`LOCAL_SERVICE`]. Does
+    /// nothing if the operator has turned that off, or has a service of this name.
+    pub fn serve_this_machine(&mut self, token: TokenHash) {
+        let is_replaced = self.services.iter().any(|service| service.name == LOCAL_SERVICE);
+        if !is_replaced && !self.denies_local_service {
+            self.local_service = Some(token);
+        }
+    }
+
     /// Returns the limits that the session table applies to open calls.
     pub fn call_limits(&self) -> CallLimits {
         let limited = |(name, tool): (&String, &ToolSettings)| Some((name.as_str().into(), tool.max_duration?));
@@ -170,8 +189,19 @@ impl LateSettings {
             reach: self.resolve_reach(key, configured.principals.as_ref()),
             tools: configured.tools.clone(),
             on_behalf: configured.on_behalf,
+            is_local: false,
         };
-        self.services.iter().map(service).collect()
+        let local = self.local_service.map(|token| Service {
+            name: LOCAL_SERVICE.to_owned(),
+            principal: Principal::of_service(key, LOCAL_SERVICE),
+            token: Some(token),
+            key: None,
+            reach: self.resolve_reach(key, None),
+            tools: None,
+            on_behalf: false,
+            is_local: true,
+        });
+        self.services.iter().map(service).chain(local).collect()
     }
 
     /// Returns the accounts that one person uses.

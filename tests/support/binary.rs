@@ -22,6 +22,8 @@ use super::{
 pub struct Install {
     config: PathBuf,
     state: PathBuf,
+    /// Address of the data listener.
+    listen: &'static str,
 }
 
 impl Install {
@@ -30,7 +32,17 @@ impl Install {
         let state = state::directory();
         let path = state.join("antiphon.toml");
         std::fs::write(&path, config).unwrap();
-        Self { config: path, state }
+        Self {
+            config: path,
+            state,
+            listen: "127.0.0.1:0",
+        }
+    }
+
+    /// Lets the data listener have another address.
+    pub fn listening(mut self, address: &'static str) -> Self {
+        self.listen = address;
+        self
     }
 
     /// Replaces the configuration file.
@@ -98,7 +110,7 @@ impl Install {
             .env("XDG_CONFIG_HOME", &self.state)
             .env_remove("HOME")
             .envs(variables.iter().copied())
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--listen", self.listen, "--admin-listen", "127.0.0.1:0"])
             .args(["--log-format", "json", "-c"])
             .arg(&self.config)
             .stdin(Stdio::null())

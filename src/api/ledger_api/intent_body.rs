@@ -16,6 +16,7 @@ use crate::{
     api::Problem,
     auth::{Owner, principal::USER_BYTES_MAX},
     late::{CHOSEN_KEY_BYTES_MAX, INTENT_WINDOW_MAX},
+    repair::Tier,
     splice::Span,
     wire::json::{Json, JsonKind},
 };
@@ -26,11 +27,26 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const REPEAT_HEADER: &str = "x-antiphon-intent";
 /// The only value of [`REPEAT_HEADER`].
 pub const REPEAT: &str = "new";
+/// The members of a claim.
+const CLAIM_MEMBERS: [&str; 10] = [
+    "call_id",
+    "owner",
+    "session",
+    "user",
+    "tool",
+    "input",
+    "tier",
+    "window",
+    "lease",
+    "retry_failed",
+];
+/// The longest unknown member whose name is repeated, in bytes.
+const SHOWN_NAME_MAX: usize = 64;
 /// The shortest and the longest lease.
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// A claim, of a recorded call, on behalf of a user of the service, or of a caller for itself; unknown members are
-/// ignored. The credential decides which of them a request may be.
+/// refused. The credential decides which of them a request may be.
 pub(super) struct ClaimBody;
 
 impl PartialSchema for ClaimBody {
@@ -64,6 +80,7 @@ impl ToSchema for ClaimBody {
 /// A claim of a recorded call.
 #[derive(ToSchema)]
 #[schema(as = CallClaim)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
 pub(super) struct CallClaimBody {
     /// The id of the recorded call
@@ -80,6 +97,8 @@ pub(super) struct CallClaimBody {
     tool: Option<String>,
     /// The input of the tool: any JSON. It must be that of the recorded call
     input: Option<serde_json::Value>,
+    #[schema(schema_with = tier_schema)]
+    tier: Option<String>,
     #[schema(schema_with = window_schema)]
     window: Option<String>,
     #[schema(schema_with = lease_schema)]
@@ -93,6 +112,7 @@ pub(super) struct CallClaimBody {
 /// A claim on behalf of a user of the service, which needs `services.NAME.on_behalf`.
 #[derive(ToSchema)]
 #[schema(as = OnBehalfClaim)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
 pub(super) struct OnBehalfClaimBody {
     /// The user, within the service
@@ -104,6 +124,8 @@ pub(super) struct OnBehalfClaimBody {
     /// The input of the tool: any JSON
     #[schema(required)]
     input: serde_json::Value,
+    #[schema(schema_with = tier_schema)]
+    tier: Option<String>,
     #[schema(schema_with = window_schema)]
     window: Option<String>,
     #[schema(schema_with = lease_schema)]
@@ -117,6 +139,7 @@ pub(super) struct OnBehalfClaimBody {
 /// A claim of a caller that runs the tool itself.
 #[derive(ToSchema)]
 #[schema(as = OwnClaim)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
 pub(super) struct OwnClaimBody {
     /// The tool
@@ -125,6 +148,8 @@ pub(super) struct OwnClaimBody {
     /// The input of the tool: any JSON
     #[schema(required)]
     input: serde_json::Value,
+    #[schema(schema_with = tier_schema)]
+    tier: Option<String>,
     #[schema(schema_with = window_schema)]
     window: Option<String>,
     #[schema(schema_with = lease_schema)]
@@ -138,6 +163,17 @@ pub(super) struct OwnClaimBody {
 /// Returns the type of an optional text. `null` is the same as an absent member, as in all bodies of this API.
 fn optional_text() -> SchemaType {
     SchemaType::from_iter([Type::String, Type::Null])
+}
+
+fn tier_schema() -> Object {
+    let tiers = Tier::ALL.map(|tier| Some(tier.label()));
+    ObjectBuilder::new()
+        .schema_type(optional_text())
+        .description(Some(
+            "The least tier, of `read`, `revertible`, `durable` and `one_way`. It can only make that of the tool stricter",
+        ))
+        .enum_values(Some(tiers.into_iter().chain([None])))
+        .build()
 }
 
 fn window_schema() -> Object {
@@ -218,9 +254,17 @@ pub(super) struct ReadClaim {
     pub(super) tool: Option<Vec<u8>>,
     /// The input, in the bytes of the body.
     pub(super) input: Option<Vec<u8>>,
+    pub(super) tier: Option<Tier>,
     pub(super) window: Option<Duration>,
     pub(super) lease: Option<Duration>,
     pub(super) retry_failed: bool,
+}
+
+impl ReadClaim {
+    /// Returns `true` if the claim names what only a recorded call has.
+    pub(super) const fn names_conversation(&self) -> bool {
+        self.owner.is_some() || self.session.is_some()
+    }
 }
 
 /// Reads the body of a claim.
@@ -232,7 +276,7 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, Problem> {
         match &name[..] {
             b"input" => claim.input = Some(json.bytes(span).to_vec()),
             b"retry_failed" => claim.retry_failed = read_flag(&json, span, "retry_failed must be true or false")?,
-            _ if is_null => {}
+            _ if is_null && CLAIM_MEMBERS.iter().any(|member| member.as_bytes() == name) => {}
             b"call_id" => {
                 claim.call_id = Some(read_text(
                     &json,
@@ -259,6 +303,12 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, Problem> {
                 const TOOL: &str = "tool must be a string of 1 to 1024 bytes";
                 claim.tool = Some(read_text(&json, span, ID_BYTES_MAX, TOOL)?);
             }
+            b"tier" => {
+                const TIER: &str = "tier must be \"read\", \"revertible\", \"durable\" or \"one_way\"";
+                let text = read_text(&json, span, ID_BYTES_MAX, TIER)?;
+                let tier = Tier::ALL.into_iter().find(|tier| tier.label().as_bytes() == text);
+                claim.tier = Some(tier.ok_or_else(|| Problem::malformed(TIER))?);
+            }
             b"window" => {
                 const WINDOW: &str = "window must be a duration of at most 30 days, such as \"24h\"";
                 claim.window = Some(read_duration(&json, span, (Duration::ZERO, INTENT_WINDOW_MAX), WINDOW)?);
@@ -267,11 +317,24 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, Problem> {
                 const LEASE: &str = "lease must be a duration from \"1s\" to \"24h\"";
                 claim.lease = Some(read_duration(&json, span, LEASE_BOUNDS, LEASE)?);
             }
-            // Unknown members are ignored, so that services may send more than this version reads.
-            _ => {}
+            // What this version does not know could be a protection that the holder counts on.
+            _ => return Err(unknown_member(&name)),
         }
     }
     Ok(claim)
+}
+
+/// Returns the refusal of a claim with a member that it cannot have. Only a short name is repeated.
+fn unknown_member(name: &[u8]) -> Problem {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let shown = std::str::from_utf8(name).ok();
+    let shown =
+        shown.filter(|name| (1..=SHOWN_NAME_MAX).contains(&name.len()) && name.bytes().all(|byte| is_name(&byte)));
+    let shown = shown.map_or_else(String::new, |name| format!(" `{name}`"));
+    Problem::malformed(format!(
+        "a claim has no member{shown}; its members are {}",
+        CLAIM_MEMBERS.join(", ")
+    ))
 }
 
 /// The body of a holder's request.
@@ -357,10 +420,31 @@ mod tests {
             r#"{"lease": null}"#,
             r#"{"owner": null}"#,
             r#"{"session": null}"#,
+            r#"{"tier": null}"#,
         ];
         for body in texts {
             assert!(read_claim_body(body.as_bytes()).is_ok(), "{body}");
         }
         assert!(read_claim_body(br#"{"retry_failed": null}"#).is_err());
+    }
+
+    #[test]
+    fn an_unknown_member_is_named_if_it_is_a_short_name() {
+        for (body, wanted) in [
+            (
+                r#"{"tool": "a", "teir": "one_way"}"#,
+                "no member `teir`; its members are call_id, owner",
+            ),
+            (r#"{"ttl": null}"#, "no member `ttl`;"),
+            (r#"{"a b": 1}"#, "no member; its members"),
+            (r#"{"": 1}"#, "no member; its members"),
+        ] {
+            let detail = format!("{:?}", read_claim_body(body.as_bytes()).unwrap_err());
+            assert!(detail.contains(wanted), "{body}: {detail}");
+        }
+        let long = format!("{{\"{}\": 1}}", "x".repeat(65));
+        let detail = format!("{:?}", read_claim_body(long.as_bytes()).unwrap_err());
+        assert!(detail.contains("no member;"), "{detail}");
+        assert!(read_claim_body(br#"{"tier": "harmless"}"#).is_err());
     }
 }

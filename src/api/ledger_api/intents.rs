@@ -93,7 +93,7 @@ async fn claim_intent(
             },
             input: read.input.as_deref(),
         },
-        (Holder::Service(service), None, Some(user), Some(tool), Some(input)) => {
+        (Holder::Service(service), None, Some(user), Some(tool), Some(input)) if !read.names_conversation() => {
             if !service.on_behalf {
                 return Err(ProblemCode::NotOnBehalf.into());
             }
@@ -107,7 +107,9 @@ async fn claim_intent(
                 input,
             }
         }
-        (Holder::Caller(caller), None, None, Some(tool), Some(input)) => ClaimSubject::Own { caller, tool, input },
+        (Holder::Caller(caller), None, None, Some(tool), Some(input)) if !read.names_conversation() => {
+            ClaimSubject::Own { caller, tool, input }
+        }
         (Holder::Caller(_), ..) => {
             return Err(Problem::malformed("name the effect by tool and input alone"));
         }
@@ -119,6 +121,7 @@ async fn claim_intent(
     let claim = IntentClaim {
         subject,
         chosen_key: chosen_key.as_deref(),
+        tier: read.tier,
         window: read.window,
         lease: read.lease,
         run_again,

@@ -34,6 +34,11 @@ pub(super) struct ResultBody {
     /// The digest of the stored result that this one corrects
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     replaces: Option<String>,
+    /// `true` if the result is restored in the place of its call if it is missing there, and never appended to a message.
+    /// A correction is treated as the result that it corrects
+    #[serde(default)]
+    #[schema(default = false)]
+    only_if_missing: bool,
     #[serde(flatten)]
     named: NamedCallBody,
 }
@@ -111,6 +116,8 @@ pub(super) struct ServiceBody {
     pub(super) is_error: bool,
     /// `true` if the effect will not be undone.
     pub(super) is_refused: bool,
+    /// `true` if the result is never appended.
+    pub(super) only_if_missing: bool,
 }
 
 /// Reads the body of a result or a heartbeat. It may be empty.
@@ -125,6 +132,7 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
         content: None,
         is_error: false,
         is_refused: false,
+        only_if_missing: false,
     };
     if body.trim_ascii().is_empty() {
         return Ok(said);
@@ -160,13 +168,20 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
             }
             (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
+            (b"only_if_missing", _) if json.bytes(span) == b"true" => said.only_if_missing = true,
+            (b"only_if_missing", _) if json.bytes(span) == b"false" => said.only_if_missing = false,
             (b"refused", _) if json.bytes(span) == b"true" => said.is_refused = true,
             (b"refused", _) if json.bytes(span) == b"false" => said.is_refused = false,
             // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
-            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error" | b"refused", _) => {
+            (
+                b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error" | b"refused"
+                | b"only_if_missing",
+                _,
+            ) => {
                 flaw = Some(
-                    "owner, call_id, session, tool and replaces must be strings, is_error and refused true or false",
+                    "owner, call_id, session, tool and replaces must be strings, is_error, refused and only_if_missing \
+                     true or false",
                 );
             }
             // Unknown members are ignored, so that services may send more than this version reads.
@@ -295,7 +310,16 @@ mod tests {
         members.extend(documented_members::<CancelBody>());
         let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
         let read = [
-            "call_id", "owner", "session", "tool", "input", "content", "is_error", "replaces", "refused",
+            "call_id",
+            "owner",
+            "session",
+            "tool",
+            "input",
+            "content",
+            "is_error",
+            "replaces",
+            "refused",
+            "only_if_missing",
         ];
         assert_eq!(names.len(), read.len(), "{names:?}");
         assert!(read.iter().all(|name| names.contains(name)), "{names:?}");

@@ -15,7 +15,9 @@ use crate::{
     auth::{SignedRequest, TokenHash, WebhookKey},
     clock,
     digest::digest_of,
-    late::{HeartbeatOutcome, PostOutcome, Service, WithdrawOutcome, matching::NamedCall, records::PostRefusal},
+    late::{
+        HeartbeatOutcome, PostOutcome, PostTerms, Service, WithdrawOutcome, matching::NamedCall, records::PostRefusal,
+    },
     telemetry::events::ResultPosted,
     wire::{CONTENT_DEPTH_MAX, json::deeper_than},
 };
@@ -66,14 +68,16 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
     }
 }
 
-/// Returns `true` if a request has the token of a service, or a signature.
+/// Returns `true` if a request has the token of a configured service, or a signature.
 pub(super) fn has_credential(headers: &HeaderMap, services: &[Service]) -> bool {
     service_of_token(headers, services).is_some() || headers.contains_key("webhook-signature")
 }
 
-/// Returns the service whose bearer token a request presents. `None` if it presents none that is known.
+/// Returns the configured service whose bearer token a request presents. `None` if it presents none that is known.
+///
+/// The token of this machine is a caller's in requests that both may send: the runs of `antiphon once` are that caller's.
 pub(super) fn service_of_token<'h>(headers: &HeaderMap, services: &'h [Service]) -> Option<&'h Service> {
-    find_by_token(bearer_token(headers)?, services)
+    find_by_token(bearer_token(headers)?, services).filter(|service| !service.is_local)
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
@@ -117,7 +121,13 @@ pub(super) async fn answer_service(
             // The content of a heartbeat is ignored.
             match (once, said.content.filter(|_| is_result)) {
                 (Err(refusal), _) => Err(refusal),
-                (Ok(()), Some(content)) => post_result(api, &named, content, said.is_error, said.replaces).await,
+                (Ok(()), Some(content)) => {
+                    let terms = PostTerms {
+                        replaces: said.replaces,
+                        only_if_missing: said.only_if_missing,
+                    };
+                    post_result(api, &named, content, said.is_error, terms).await
+                }
                 (Ok(()), None) if matches!(ask, LedgerOperation::Withdraw(_)) => {
                     return withdraw_result(api, &named).await;
                 }
@@ -215,9 +225,9 @@ async fn post_result(
     named: &NamedCall<'_>,
     content: String,
     is_error: bool,
-    replaces: Option<[u8; 32]>,
+    terms: PostTerms,
 ) -> Result<(&'static str, Response<ApiBody>), Problem> {
-    let posting = api.late.calls().post_result(named, content, is_error, replaces);
+    let posting = api.late.calls().post_result(named, content, is_error, terms);
     posting.await.map_err(Problem::from).and_then(answer_post)
 }
 

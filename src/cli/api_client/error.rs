@@ -10,6 +10,9 @@ pub(in crate::cli) enum ClientError {
     /// An argument, a variable or a file cannot be used. The text never contains a secret.
     #[error("{0}")]
     Unusable(String),
+    /// There is no token of this machine's proxy. The text says what to do.
+    #[error("{0}")]
+    NoLocalToken(String),
     /// The configuration, which is read for the address, has problems.
     #[error(transparent)]
     Config(#[from] ConfigError),

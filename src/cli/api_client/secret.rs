@@ -4,8 +4,12 @@ use std::{fs::File, io::Read as _, path::Path};
 
 use http::HeaderValue;
 
-use super::error::ClientError;
-use crate::{auth::Secret, config::process_environment};
+use super::{api_url::ApiUrl, error::ClientError};
+use crate::{
+    auth::Secret,
+    config::{default_token_path, process_environment},
+    local_token::read_local_token,
+};
 
 /// Longest credential in bytes.
 const SECRET_BYTES_MAX: usize = 16 * 1024;
@@ -42,6 +46,38 @@ impl SecretPlace {
             return Err(ClientError::Unusable(format!("{origin}: {} is empty", self.noun)));
         }
         Ok(Some(Secret::new(secret.to_owned())))
+    }
+
+    /// Reads the credential from `file`, else from the variable, else takes the token of this machine's proxy. `wanted` is
+    /// the credential that a proxy elsewhere needs.
+    pub(in crate::cli) fn read_or_local(
+        &self,
+        file: Option<&Path>,
+        url: &ApiUrl,
+        wanted: &str,
+    ) -> Result<Secret, ClientError> {
+        if let Some(secret) = self.read_optional(file)? {
+            return Ok(secret);
+        }
+        // The token of this machine is sent to no other one.
+        if !url.is_loopback() {
+            return Err(ClientError::Unusable(format!(
+                "the proxy is on another machine: put {wanted} into {}, or name its file with {}",
+                self.variable, self.flag
+            )));
+        }
+        let missing = || {
+            ClientError::NoLocalToken(format!(
+                "there is no token of this machine's proxy: start `antiphon` as the same user, with its ledger on the \
+                 disk, or put {wanted} into {}",
+                self.variable
+            ))
+        };
+        let path = default_token_path(&process_environment).ok_or_else(missing)?;
+        match read_local_token(&path) {
+            Ok(token) => token.ok_or_else(missing),
+            Err(error) => Err(ClientError::Unusable(error.to_string())),
+        }
     }
 
     fn read_file(&self, path: &Path) -> Result<String, ClientError> {

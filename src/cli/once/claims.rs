@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use super::{arguments::Args, sealed_run::RunKeys};
 use crate::{
     api::ledger_api,
-    auth::Secret,
     cli::api_client::{ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
-    config::{default_token_path, process_environment},
-    local_token::read_local_token,
     printable::printable_text,
 };
 
@@ -92,7 +89,7 @@ impl Claims {
     /// Finds the proxy and the token.
     pub(super) fn find(args: &Args) -> Result<Self, NoClaim> {
         let url = ApiUrl::of_proxy(&args.proxy)?;
-        let token = find_token(args, &url)?;
+        let token = TOKEN.read_or_local(args.token_file.as_deref(), &url, "a client token")?;
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, TOKEN.bearer_value(&token)?);
         Ok(Self {
@@ -179,34 +176,11 @@ impl From<ClientError> for NoClaim {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Unusable(_) | ClientError::Config(_) => Self::Unusable(error.to_string()),
-            ClientError::Unreachable { .. } | ClientError::Foreign { .. } | ClientError::Output(_) => {
-                Self::Unavailable(error.to_string())
-            }
+            ClientError::NoLocalToken(_)
+            | ClientError::Unreachable { .. }
+            | ClientError::Foreign { .. }
+            | ClientError::Output(_) => Self::Unavailable(error.to_string()),
         }
-    }
-}
-
-/// Returns the caller's token: from a file or a variable, else that of this machine's proxy.
-fn find_token(args: &Args, url: &ApiUrl) -> Result<Secret, NoClaim> {
-    if let Some(token) = TOKEN.read_optional(args.token_file.as_deref())? {
-        return Ok(token);
-    }
-    // The token of this machine is sent to no other one.
-    if !url.is_loopback() {
-        let text = "the proxy is on another machine: put a client token into ANTIPHON_TOKEN, or name its file with \
-                    --token-file";
-        return Err(NoClaim::Unusable(text.to_owned()));
-    }
-    let missing = || {
-        "there is no token of this machine's proxy: start `antiphon` as the same user, with its ledger on the disk, or put \
-         a client token into ANTIPHON_TOKEN"
-            .to_owned()
-    };
-    let path = default_token_path(&process_environment).ok_or_else(|| NoClaim::Unavailable(missing()))?;
-    match read_local_token(&path) {
-        Ok(Some(token)) => Ok(token),
-        Ok(None) => Err(NoClaim::Unavailable(missing())),
-        Err(error) => Err(NoClaim::Unusable(error.to_string())),
     }
 }
 

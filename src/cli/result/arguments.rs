@@ -23,8 +23,9 @@ And as the caller whose calls they are:
   antiphon result show toolu_01A09q90qw
 
 Credentials are no arguments, since other users of the machine can read those.
-`post` and `withdraw` send the token of a service, from ANTIPHON_SERVICE_TOKEN
-or --token-file. `ls`, `show` and `ack` send the key, or the client token,
+`post`, `withdraw` and `heartbeat` send the token of a service, from
+ANTIPHON_SERVICE_TOKEN or --token-file. On the machine of the proxy they need
+none: the user that runs it may post results of every caller. `ls`, `show` and `ack` send the key, or the client token,
 that the caller sends with its requests to providers, from ANTIPHON_API_KEY or
 --key-file.
 HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY apply, except for loopback
@@ -66,7 +67,10 @@ pub(super) enum ResultAction {
     Ack(AckArgs),
     /// Withdraw a posted result that no request contains yet, as its tool service: the call waits again
     #[command(after_help = EXIT_CODES)]
-    Withdraw(WithdrawArgs),
+    Withdraw(ServiceCallArgs),
+    /// Report that the tool of a call still runs, as its tool service: the call waits longer
+    #[command(after_help = EXIT_CODES)]
+    Heartbeat(ServiceCallArgs),
 }
 
 /// Arguments of `antiphon result post`.
@@ -82,6 +86,9 @@ pub(super) struct PostArgs {
     /// Digest of the stored result that this one corrects: `post` printed it
     #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
     pub(super) replaces: Option<String>,
+    /// Restore the result in the place of its call if it is missing there, and never append it to a message
+    #[arg(long)]
+    pub(super) only_if_missing: bool,
     #[command(flatten)]
     pub(super) output: OutputFlag,
     #[command(flatten)]
@@ -165,9 +172,9 @@ pub(super) struct AckArgs {
     pub(super) caller: CallerAccess,
 }
 
-/// Arguments of `antiphon result withdraw`.
+/// Arguments of `antiphon result withdraw` and `antiphon result heartbeat`.
 #[derive(Debug, clap::Args)]
-pub(super) struct WithdrawArgs {
+pub(super) struct ServiceCallArgs {
     #[command(flatten)]
     pub(super) call: NamedCallArgs,
     #[command(flatten)]
@@ -199,7 +206,7 @@ pub(super) struct NamedCallArgs {
 pub(super) struct ServiceAccess {
     #[command(flatten)]
     pub(super) proxy: ProxyFlags,
-    /// File that contains only the token of the service [default: the variable ANTIPHON_SERVICE_TOKEN]
+    /// File that contains only the token of the service [default: the variable ANTIPHON_SERVICE_TOKEN, else the token of this machine's proxy]
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 
 use super::arguments::{CallerAccess, KeyHeader, ServiceAccess};
-use crate::cli::api_client::{ClientError, SecretPlace};
+use crate::cli::api_client::{ApiClient, ApiUrl, ClientError, SecretPlace};
 
 const SERVICE_TOKEN: SecretPlace = SecretPlace {
     noun: "the token of the service",
@@ -17,13 +17,12 @@ const CALLER_KEY: SecretPlace = SecretPlace {
     flag: "--key-file",
 };
 
-/// Returns the headers that authenticate a tool service.
-pub(super) fn service_headers(access: &ServiceAccess) -> Result<HeaderMap, ClientError> {
-    let token = SERVICE_TOKEN.read_secret(access.token_file.as_deref())?;
-    Ok(HeaderMap::from_iter([(
-        AUTHORIZATION,
-        SERVICE_TOKEN.bearer_value(&token)?,
-    )]))
+/// Returns the client of a tool service, which is the service of this machine if no token is given.
+pub(super) fn service_client(access: &ServiceAccess) -> Result<ApiClient, ClientError> {
+    let url = ApiUrl::of_proxy(&access.proxy)?;
+    let token = SERVICE_TOKEN.read_or_local(access.token_file.as_deref(), &url, "the token of a service")?;
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
+    ApiClient::new(url, headers)
 }
 
 /// Returns the headers that identify a caller.

@@ -1,4 +1,4 @@
-//! `antiphon result post | ls | show | ack | withdraw`: a client of `/ledger/v1` of a running proxy.
+//! `antiphon result post | ls | show | ack | withdraw | heartbeat`: a client of `/ledger/v1` of a running proxy.
 
 mod arguments;
 mod content;
@@ -26,7 +26,7 @@ use crate::{
     printable::printable_text,
     wire::json::compact_json,
 };
-use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ShowArgs, WantedState, WithdrawArgs};
+use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ServiceCallArgs, ShowArgs, WantedState};
 use document::RowDocument;
 use report::{RefusedRequest, report_refusal};
 use rows::{ListedRow, ListedRows};
@@ -46,16 +46,14 @@ async fn run_action(action: &ResultAction) -> Result<ExitCode, ClientError> {
         ResultAction::Show(args) => show_results(args).await,
         ResultAction::Ack(args) => ack_results(args).await,
         ResultAction::Withdraw(args) => withdraw_result(args).await,
+        ResultAction::Heartbeat(args) => send_heartbeat(args).await,
     }
 }
 
 /// Posts a result, and prints its state.
 async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
     // The credential first: a pipe must not run to its end for a post that cannot be sent.
-    let client = ApiClient::new(
-        ApiUrl::of_proxy(&args.service.proxy)?,
-        credentials::service_headers(&args.service)?,
-    )?;
+    let client = credentials::service_client(&args.service)?;
     let body = requests::result_body(args, &content::read_content(&args.content)?)?;
     let path = requests::call_path(&args.call.call_id, "result");
     let reply = client.post(&path, body).await?;
@@ -73,11 +71,8 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
 }
 
 /// Withdraws a posted result.
-async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ClientError> {
-    let client = ApiClient::new(
-        ApiUrl::of_proxy(&args.service.proxy)?,
-        credentials::service_headers(&args.service)?,
-    )?;
+async fn withdraw_result(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
+    let client = credentials::service_client(&args.service)?;
     let path = requests::call_path(&args.call.call_id, "withdraw");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
@@ -85,6 +80,19 @@ async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ClientError> {
     };
     report::answer_state(&answer).ok_or_else(|| client.foreign_answer())?;
     writeln!(io::stdout().lock(), "withdrawn: the call waits for a result again")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reports that the tool of a call still runs.
+async fn send_heartbeat(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
+    let client = credentials::service_client(&args.service)?;
+    let path = requests::call_path(&args.call.call_id, "heartbeat");
+    let reply = client.post(&path, requests::call_body(&args.call)).await?;
+    let Some(answer) = accepted_answer(reply, RefusedRequest::Heartbeat, &args.call.call_id) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let line = report::describe_heartbeat(&answer).ok_or_else(|| client.foreign_answer())?;
+    writeln!(io::stdout().lock(), "{line}")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -21,6 +21,8 @@ pub(super) enum RefusedRequest {
     Post,
     /// A service's withdrawal.
     Withdraw,
+    /// A service's heartbeat.
+    Heartbeat,
     /// A request of a caller.
     OfCaller,
 }
@@ -47,6 +49,14 @@ pub(super) fn describe_post(answer: &[u8]) -> Option<String> {
     } else {
         format!("already known: the call has this result and is {state}, so nothing has changed; digest {digest}")
     })
+}
+
+/// Returns the line about a call that waits longer. `None` if the answer is not one of the ledger API.
+pub(super) fn describe_heartbeat(answer: &[u8]) -> Option<String> {
+    let state = answer_state(answer)?;
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let until = rfc3339_date(Duration::from_secs(answer["deadline"].as_u64()?));
+    Some(format!("{state}: the call waits for its result until {until}"))
 }
 
 /// Returns the line about a posted result whose content is shown.
@@ -78,16 +88,17 @@ pub(super) fn report_refusal(refusal: &RefusedReply, request: RefusedRequest, su
 
 /// Returns the next step after a refusal. `None` if the server's message says enough.
 fn next_step(code: &str, request: RefusedRequest) -> Option<&'static str> {
-    use RefusedRequest::{OfCaller, Post, Withdraw};
+    use RefusedRequest::{Heartbeat, OfCaller, Post, Withdraw};
     Some(match (code, request) {
         ("not_found", OfCaller) => {
             "check the key: it is known once a provider has answered a request with it, and finds its own calls only"
         }
         ("not_found", _) => {
             "check the token, the call id, and the service's section in the configuration of the proxy: its token, \
-             principals and tools"
+             principals and tools; the token of this machine counts on loopback, unless [services.local] denies it"
         }
         ("conflict", Post) => "to correct a result that no request contains yet, add --replaces with its digest",
+        ("conflict", Heartbeat) => "the call has a result, and waits no longer",
         ("conflict", Withdraw) => "only a result that no request contains yet can be withdrawn",
         ("ambiguous_call", _) => "add --owner, and for a reusable id also --session, or --tool and --input",
         ("busy" | "unavailable", _) => "repeat the command: what the proxy has already stored counts once",

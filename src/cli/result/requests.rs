@@ -48,6 +48,7 @@ pub(super) fn result_body(args: &PostArgs, content: &str) -> Result<String, Clie
             .as_deref()
             .map(|digest| ("replaces", quote_string(digest))),
     );
+    members.extend(args.only_if_missing.then(|| ("only_if_missing", true.to_string())));
     members.push(("is_error", args.error.to_string()));
     members.push(("content", content.to_owned()));
     let body = write_object(&members);

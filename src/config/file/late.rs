@@ -130,6 +130,8 @@ section! {
 section! {
     /// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
     ServiceSection {
+        /// Turns off the built-in service `local`: commands of the proxy's own user may not post results.
+        pub deny: bool = false;
         /// Hash of its token, as `antiphon config token NAME` prints it.
         pub token: Option<Written<HashedToken>> = None;
         /// Secret of its Standard Webhooks signatures, written as `${NAME}`.

@@ -202,6 +202,10 @@ impl Calls {
             };
             let change = LateChange::Answered(RecordedCall::key(principal, *name), &call);
             self.0.participants.note(change, clock::unix_time());
+            // The client has brought an answer, so that nothing is missing.
+            if call.state == RecordedCallState::Settled && call.is_only_restored() {
+                return self.mark_delivered(principal, *name).await;
+            }
             if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
                 && self
                     .0
@@ -288,6 +292,8 @@ impl Calls {
             if let Some(until) = written_until
                 && call.state != RecordedCallState::Settled
                 && call.posted.is_some()
+                // A row in memory is a result that some branch may lack.
+                && call.may_be_pushed()
             {
                 self.0.posted.mark_received(principal, name, until);
             }

@@ -18,7 +18,7 @@ pub use awaited_calls::AwaitedCalls;
 pub use carry_over::CarryOver;
 pub use observed::{FoundResult, ObservedCall};
 pub(super) use parking::settle_and_expire;
-pub use posting::{HeartbeatOutcome, WithdrawOutcome};
+pub use posting::{HeartbeatOutcome, PostTerms, WithdrawOutcome};
 pub use queries::{CallFilter, FoundCall};
 pub use read_result::ReadResult;
 pub use settling::PostOutcome;

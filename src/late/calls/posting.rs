@@ -36,29 +36,40 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
+/// The wishes of a service for a result that it posts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PostTerms {
+    /// The digest of the stored result that this one corrects, as long as no request contains that. `None` for a first
+    /// result.
+    pub replaces: Option<[u8; 32]>,
+    /// `true` if the result is restored in the place of its call, and never appended.
+    pub only_if_missing: bool,
+}
+
 impl Calls {
     /// Stores a result that a tool service posts for a call, or parks it until the call is recorded. It is durable on
     /// return, where the ledger is.
-    ///
-    /// With `replaces` it corrects the stored result of that digest, as long as no request contains it.
     pub async fn post_result(
         &self,
         named: &NamedCall<'_>,
         content: String,
         failed: bool,
-        replaces: Option<[u8; 32]>,
+        terms: PostTerms,
     ) -> Result<PostOutcome, LateError> {
         self.0.parts.await_call(named.call_id).await;
-        let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
+        let posted = PostedResult {
+            only_if_missing: terms.only_if_missing,
+            ..PostedResult::new(content, failed, &named.service.name, clock::unix_time())
+        };
         let post = Post {
             posted: &posted,
-            replaces,
+            replaces: terms.replaces,
             parked_removal: None,
         };
         match self.settle_named(named, post).await? {
             SettleOutcome::Done(outcome) => return Ok(outcome),
             // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
-            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
+            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if terms.replaces.is_some() => {
                 return Ok(PostOutcome::Unknown);
             }
             SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}

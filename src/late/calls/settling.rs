@@ -116,7 +116,10 @@ impl Calls {
                     self.store_refused(principal, named, reason, posted, parked_removal)
                         .await?
                 }
-                PostRuling::Accepted(state) => {
+                PostRuling::Accepted(settled) => {
+                    // The client has brought an answer of its own, so that nothing is missing.
+                    let has_answer = posted.only_if_missing && call.state == RecordedCallState::Delivered;
+                    let state = if has_answer { call.state } else { settled };
                     // On a conflict the call has changed: the next try judges the result anew.
                     if !self.write_result(&record, call, posted, state, parked_removal).await? {
                         return Ok(None);
@@ -174,6 +177,11 @@ impl Calls {
         call.state = state;
         let mut stored = PostedResult {
             attached,
+            // A correction goes where the result that it corrects goes.
+            only_if_missing: call
+                .posted
+                .as_ref()
+                .map_or(posted.only_if_missing, |earlier| earlier.only_if_missing),
             ..posted.clone()
         };
         let content = stored.content.split_long();
@@ -273,6 +281,7 @@ impl Calls {
             // The digest stays, so that an operator can still compare the content with the service's own log.
             posted.content = StoredContent::Inline("null".to_owned());
         }
+        posted.only_if_missing = false;
         let key = RefusedResult::key(
             principal,
             call_names::refused_result_name(named.call_id, &posted.digest),

@@ -37,6 +37,8 @@ pub struct IntentClaim<'c> {
     pub subject: ClaimSubject<'c>,
     /// The key that the holder has chosen in place of the input.
     pub chosen_key: Option<&'c [u8]>,
+    /// The least tier. One that is easier to undo than the tool's has no effect.
+    pub tier: Option<Tier>,
     /// The least window. A shorter one than the tool's has no effect.
     pub window: Option<Duration>,
     /// The time until the holder counts as gone, unless it sends a heartbeat. `None` for the tool's `max_duration`.
@@ -191,10 +193,12 @@ impl Intents {
 
     /// Claims an intent as of `now`. Returns `None` if another claim was granted first.
     async fn try_claim(&self, claim: &IntentClaim<'_>, now: Moment) -> Result<Option<ClaimOutcome>, LateError> {
-        let subject = match self.resolve_subject(claim, now).await? {
+        let mut subject = match self.resolve_subject(claim, now).await? {
             Ok(subject) => subject,
             Err(outcome) => return Ok(Some(outcome)),
         };
+        // The holder may know of an effect that the configuration does not name, and never takes protection away.
+        subject.tier = claim.tier.map_or(subject.tier, |tier| tier.max(subject.tier));
         let Some(name) = self.find_name(claim, &subject, now).await? else {
             return Ok(Some(ClaimOutcome::PayloadMismatch));
         };

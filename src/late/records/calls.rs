@@ -24,8 +24,13 @@ use crate::{
 /// The format version of calls. Version 1 had every content in its record, and nothing of a call after it. Version 2 had
 /// nothing of intents and of carry-over, version 3 nothing of the requests that contain a result.
 const CALL_VERSION: u8 = 4;
+/// The format version of calls whose result is only restored. It differs from the one before by nothing else, so that
+/// earlier processes read every other call.
+const RESTORED_CALL_VERSION: u8 = 5;
 /// The format version of parked and refused results. Version 1 had every content in its record.
 const VERSION: u8 = 2;
+/// The format version of parked results that are only restored, likewise.
+const RESTORED_VERSION: u8 = 3;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
 const EVIDENCE: u8 = 3;
@@ -115,6 +120,8 @@ pub struct PostedResult {
     pub service: String,
     /// `true` if the call's turn was still the last of its lane.
     pub attached: bool,
+    /// `true` if the result is restored in the place of its call, and never appended. Refused results do not have it.
+    pub only_if_missing: bool,
 }
 
 impl PostedResult {
@@ -127,6 +134,7 @@ impl PostedResult {
             posted_at,
             service: service.to_owned(),
             attached: false,
+            only_if_missing: false,
         }
     }
 
@@ -164,6 +172,7 @@ impl PostedResult {
             posted_at: from.read_moment()?,
             service: from.read_utf8()?,
             attached: from.read_flag()?,
+            only_if_missing: false,
         })
     }
 }
@@ -229,10 +238,20 @@ pub struct RecordedCall {
 pub type NamedCallRecord = (RecordName, RecordedCall);
 
 impl RecordedCall {
-    /// Returns `true` if the result waits for its conversation. That of a read is restored if a request shows its call, but
-    /// it is never pushed.
+    /// Returns `true` if the result waits for its conversation. That of a read, or one that its service wants only in the
+    /// place of its call, is restored if a request shows its call, but it is never pushed.
     pub(in crate::late) fn is_pushed(&self) -> bool {
-        self.state == RecordedCallState::Settled && self.tier != Tier::Read
+        self.state == RecordedCallState::Settled && self.may_be_pushed()
+    }
+
+    /// Returns `true` if the result is appended where its call has another answer.
+    pub(in crate::late) fn may_be_pushed(&self) -> bool {
+        self.tier != Tier::Read && !self.is_only_restored()
+    }
+
+    /// Returns `true` if the service wants the result only in the place of its call.
+    pub(in crate::late) fn is_only_restored(&self) -> bool {
+        self.posted.as_ref().is_some_and(|posted| posted.only_if_missing)
     }
 }
 
@@ -241,7 +260,12 @@ impl RecordValue for RecordedCall {
 
     fn encode(&self) -> Bytes {
         // The order of the fields is the file format: `decode` reads them in the same order.
-        let mut to = RecordWriter::new(CALL_VERSION, CALL);
+        let version = if self.is_only_restored() {
+            RESTORED_CALL_VERSION
+        } else {
+            CALL_VERSION
+        };
+        let mut to = RecordWriter::new(version, CALL);
         to.write_bytes(&self.account);
         to.write_optional_hash(self.lane.as_ref());
         to.write_optional_hash(self.session.as_ref());
@@ -273,7 +297,7 @@ impl RecordValue for RecordedCall {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut from = RecordReader::new(bytes, CALL_VERSION, CALL)?;
+        let mut from = RecordReader::new(bytes, RESTORED_CALL_VERSION, CALL)?;
         let is_current = from.version() > 1;
         let mut call = Self {
             account: from.read_bytes()?,
@@ -316,6 +340,9 @@ impl RecordValue for RecordedCall {
             call.origin = from.read_optional_hash()?;
         }
         call.is_in_request = from.version() > 3 && from.read_flag()?;
+        if from.version() == RESTORED_CALL_VERSION {
+            call.posted.as_mut()?.only_if_missing = true;
+        }
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;
         Some(call)
@@ -369,7 +396,12 @@ impl RecordValue for ParkedResult {
     const KIND: RecordKind = RecordKind::Parked;
 
     fn encode(&self) -> Bytes {
-        let mut to = RecordWriter::new(VERSION, PARKED);
+        let version = if self.posted.only_if_missing {
+            RESTORED_VERSION
+        } else {
+            VERSION
+        };
+        let mut to = RecordWriter::new(version, PARKED);
         to.write_text(&self.call_id);
         to.write_flag(self.owner.is_some());
         if let Some(owner) = self.owner {
@@ -389,7 +421,7 @@ impl RecordValue for ParkedResult {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut from = RecordReader::new(bytes, VERSION, PARKED)?;
+        let mut from = RecordReader::new(bytes, RESTORED_VERSION, PARKED)?;
         let is_current = from.version() > 1;
         let mut parked = Self {
             call_id: from.read_text()?.to_vec(),
@@ -408,6 +440,7 @@ impl RecordValue for ParkedResult {
         if is_current && from.read_flag()? {
             parked.described = Some((from.read_text()?.to_vec(), from.read_bytes()?));
         }
+        parked.posted.only_if_missing = from.version() == RESTORED_VERSION;
         from.expect_end()?;
         Some(parked)
     }

@@ -6,7 +6,7 @@ use super::{LateResults, lacking_results::choose_that_fit};
 use crate::{
     ledger::{CommitStep, RecordName},
     recall::{APPENDED_CALLS_MAX, AppendedText},
-    repair::{LateCall, LateText, late_text, shorten_result},
+    repair::{LateCall, LateText, late_text, requested_result},
 };
 
 /// Maximum bytes of results, with their marks, that a new conversation gets. More wait for the next one.
@@ -28,7 +28,7 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
     for ((_, call), read) in chosen.iter().zip(read) {
         let Some((content, read)) = read else { continue };
         let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
-        let content = shorten_result(&content, &id, RESULT_BYTES_MAX);
+        let content = requested_result(&content, &id, RESULT_BYTES_MAX);
         let failed = call.posted.as_ref().is_some_and(|posted| posted.failed);
         let text = late_text(&id, &tool, &content, failed, LateCall::InEarlierConversation);
         // Contents that are no text cannot be shortened.

@@ -26,7 +26,7 @@ use crate::{
     late::{CallQuery, Calls, LateStore, ObservedCall},
     ledger::RecordName,
     recall::LedgerBudget,
-    repair::{BodyCall, input_hash, shorten_result, without_cache_control},
+    repair::{BodyCall, input_hash, requested_result, without_cache_control},
     session::{self, Lane, LaneId, SessionRequest, SessionStrength},
     session_table::EnteredLane,
     table::VerifiedCallers,
@@ -186,6 +186,6 @@ impl LateResults {
     /// Returns a posted content as a request contains it in the place of its call.
     fn content_in_place(&self, posted: &str, call: &BodyCall) -> String {
         let id = String::from_utf8_lossy(&call.id);
-        without_cache_control(&shorten_result(posted, &id, self.late.result_bytes_max()))
+        without_cache_control(&requested_result(posted, &id, self.late.result_bytes_max()))
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     recall::AppendedText,
     repair::{
         Anchor, BodyCall, BodyResult, CallKey, Insertions, LatePlace, LateText, Paired, PinnedResult, PlaceOptions,
-        late_media, late_places, late_text, shorten_result, text_contains,
+        late_media, late_places, late_text, requested_result, text_contains,
     },
 };
 
@@ -272,7 +272,7 @@ impl BeforeSend<'_> {
                 String::from_utf8_lossy(&recorded.id),
                 String::from_utf8_lossy(&recorded.tool),
             );
-            let content = shorten_result(&content, &id, late.result_bytes_max());
+            let content = requested_result(&content, &id, late.result_bytes_max());
             let failed = recorded.posted.as_ref().is_some_and(|posted| posted.failed);
             let text = late_text(&id, &tool, &content, failed, call);
             texts.push(text);

@@ -171,6 +171,9 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"ann\"]\ntools = [\"*\"]", 3, "services.s.principals[0]", "no client token of this name", "[client_tokens]"),
     ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]", 1, "services.s", "has no tools", "[\"*\"] for all"),
     ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\", \"a\"]", 4, "services.s.tools", "lists \"*\" together with names", "keep \"*\" alone"),
+    ("[services.s]\ndeny = true", 2, "services.s.deny", "only the built-in service \"local\" can be turned off", "remove the section"),
+    ("[services.local]\ndeny = true\ntools = [\"*\"]", 2, "services.local.deny", "stands beside other keys", "keep deny alone"),
+    ("[services.local]\ndeny = false\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.local", "neither a token nor a secret", "config token"),
     ("[services.S]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.S", "expected a name of lower-case letters", "write \"s\""),
     ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
     ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
@@ -1253,7 +1256,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (15 + 5) + 9 + 2 + (16 + 16) + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
+        (15 + 5) + 9 + 2 + (16 + 16) + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + (1 + 5) + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -472,24 +472,30 @@ async fn without_an_answer_it_exits_with_2_and_names_the_way_out() {
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {err}");
         assert!(err.contains(wanted), "{arguments:?}: {err}");
     }
-    for (arguments, variable) in [
-        (vec!["list"], "ANTIPHON_API_KEY"),
-        (post(&["--text", "x"]), "ANTIPHON_SERVICE_TOKEN"),
+    for (arguments, wanted) in [
+        (vec!["list"], "is missing: set ANTIPHON_API_KEY"),
+        (
+            post(&["--text", "x"]),
+            "no token of this machine's proxy: start `antiphon` as the same user, with its ledger on the disk, or put the \
+             token of a service into ANTIPHON_SERVICE_TOKEN",
+        ),
+        (
+            post(&["--text", "x", "--url", "http://192.0.2.1:1"]),
+            "on another machine: put the token of a service into ANTIPHON_SERVICE_TOKEN, or name its file with --token-file",
+        ),
     ] {
         let (code, _, err) = run(bare(&arguments), b"").await;
-        assert!(
-            code == Some(2) && err.contains(&format!("is missing: set {variable}")),
-            "{err}"
-        );
+        assert!(code == Some(2) && err.contains(wanted), "{err}");
     }
 }
 
 #[tokio::test]
 async fn another_server_at_the_address_is_no_success() {
     let delivery = "0".repeat(64);
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 6] = [
         &["post", STRONG, "--text", "x"],
         &["withdraw", STRONG],
+        &["heartbeat", STRONG],
         &["ack", &delivery],
         &["show", STRONG],
         &["list"],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey, principal::principal_of_credentials},
-    late::{LateSettings, ObservedCall, ServiceSettings, matching::NamedCall},
+    late::{LateSettings, ObservedCall, PostTerms, ServiceSettings, matching::NamedCall},
     session::{LaneId, SessionStrength},
 };
 use http::HeaderMap;
@@ -467,7 +467,7 @@ async fn deep_content_of_old_records_is_returned_as_text() {
         };
         app.late
             .calls()
-            .post_result(&named, content, false, None)
+            .post_result(&named, content, false, PostTerms::default())
             .await
             .unwrap();
     }

@@ -12,8 +12,8 @@ use antiphon::{
     auth::{Caller, Principal},
     clock::unix_time,
     late::{
-        CancelOutcome, Dispatcher, LateSettings, LateStore, ListedMessage, ObservedCall, PostOutcome, PreparedMessage,
-        SendOutcome,
+        CancelOutcome, Dispatcher, LateSettings, LateStore, ListedMessage, ObservedCall, PostOutcome, PostTerms,
+        PreparedMessage, SendOutcome,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
@@ -367,7 +367,7 @@ impl Walk {
         };
         let outcome = late
             .calls()
-            .post_result(&named, format!("\"result of {id}\""), false, None)
+            .post_result(&named, format!("\"result of {id}\""), false, PostTerms::default())
             .await
             .unwrap();
         if call.is_cancelled {

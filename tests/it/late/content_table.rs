@@ -280,3 +280,60 @@ async fn an_image_that_comes_late_stays_an_image() {
         }
     }
 }
+
+/// The model reads blocks that no format has, in the place of the call and at the end of a message, and no base64 of them.
+#[tokio::test(start_paused = true)]
+async fn blocks_of_mcp_are_read_in_every_format() {
+    let content = r#"[{"type":"resource","resource":{"uri":"file:///a","text":"the embedded text"}},
+        {"type":"resource_link","name":"plan","uri":"https://e.com/p"},
+        {"type":"audio","data":"QkFTRTY0QkFTRTY0","mimeType":"audio/wav"},
+        {"type":"resource","resource":{"uri":"file:///b.pdf","blob":"QkFTRTY0QkFTRTY0","mimeType":"application/pdf"}}]"#;
+    for format in FORMATS {
+        for hurried in [false, true] {
+            let ledger = durable();
+            let world = World::with(|builder| {
+                builder.ledger = Arc::clone(&ledger);
+                builder.late = LateSettings {
+                    services: vec![late::service("tools", None, None)],
+                    ..LateSettings::default()
+                };
+            });
+            world.otherwise(move |message| strict(format, &message.body));
+            let id = "call_ContentBlockskJ8sQ2mZx4";
+            let mut talk = Talk {
+                format,
+                log: Vec::new(),
+            };
+            talk.says("go");
+            ask(&world, &talk).await;
+            talk.calls(id);
+            if hurried {
+                talk.says("hurry");
+                ask(&world, &talk).await;
+                talk.answers("fine");
+            } else {
+                record(&world, id).await;
+            }
+            let service = [("authorization", "Bearer token of tools")];
+            let path = format!("/ledger/v1/calls/{id}/result");
+            let body = format!(r#"{{"content":{content}}}"#);
+            let posted = world.ask(post_with(&path, &service, body.as_bytes())).await;
+            assert_eq!(posted.status(), 200, "{}", posted.text());
+            talk.says("is it done?");
+            ask(&world, &talk).await;
+            let sent = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
+            for wanted in [
+                "the embedded text",
+                "plan: https://e.com/p",
+                "(audio: audio/wav, 12 bytes)",
+                "(resource: file:///b.pdf, application/pdf, 12 bytes)",
+            ] {
+                assert_eq!(sent.matches(wanted).count(), 1, "{format:?} {hurried} {wanted}: {sent}");
+            }
+            assert!(
+                !sent.contains("QkFT") && !sent.contains("resource_link"),
+                "{format:?}: {sent}"
+            );
+        }
+    }
+}

@@ -19,8 +19,8 @@ fn hashes() -> impl Strategy<Value = [u8; 32]> {
 }
 
 prop_compose! {
-    fn results()(content in "\\PC{0,40}", failed in any::<bool>(), service in "[a-z]{0,9}", at in moments(), attached in any::<bool>()) -> PostedResult {
-        PostedResult { attached, ..PostedResult::new(content, failed, &service, at) }
+    fn results()(content in "\\PC{0,40}", failed in any::<bool>(), service in "[a-z]{0,9}", at in moments(), [attached, only_if_missing] in any::<[bool; 2]>()) -> PostedResult {
+        PostedResult { attached, only_if_missing, ..PostedResult::new(content, failed, &service, at) }
     }
 }
 
@@ -47,6 +47,8 @@ proptest! {
         prop_assert_eq!(RecordedCall::decode(&bytes), Some(call));
         let parked = ParkedResult { call_id: id.clone(), owner: owner.map(Owner::new), session: owner.map(|owner| owner.to_vec()), described: owner.map(|owner| (owner.to_vec(), [3; 32])), posted: posted.clone() };
         prop_assert_eq!(ParkedResult::decode(&parked.encode()), Some(parked.clone()));
+        // The record of a refused result says nothing of where it would have gone.
+        let posted = PostedResult { only_if_missing: false, ..posted };
         for why in PostRefusal::ALL {
             let evidence = RefusedResult { call_id: id.clone(), reason: why, posted: posted.clone() };
             prop_assert_eq!(RefusedResult::decode(&evidence.encode()), Some(evidence));
@@ -64,7 +66,7 @@ proptest! {
         let longer = [&bytes[..], &[0]].concat();
         prop_assert_eq!(RecordedCall::decode(&longer), None);
         let mut later = bytes.to_vec();
-        later[0] = 5;
+        later[0] = 6;
         prop_assert_eq!(RecordedCall::decode(&later), None);
     }
 

@@ -50,6 +50,7 @@ async fn claimed_an_hour_ago(app: &App, id: &str) -> IntentId {
     let claim = IntentClaim {
         subject: ClaimSubject::Call { named, input: None },
         chosen_key: None,
+        tier: None,
         window: None,
         lease: Some(SECOND * 60),
         run_again: false,

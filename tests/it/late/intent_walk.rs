@@ -187,6 +187,7 @@ impl Walk {
                 input: INPUTS[form].as_bytes(),
             },
             chosen_key: None,
+            tier: None,
             window: [None, None, Some(MINUTE), Some(HOUR * 48)][self.rng.below(4)],
             lease: Some([Duration::from_secs(1), MINUTE, HOUR][self.rng.below(3)]),
             run_again: self.rng.chance(15),

@@ -441,6 +441,7 @@ impl Shop {
                 input: b"{}",
             },
             chosen_key: None,
+            tier: None,
             window: None,
             lease: Some(lease),
             run_again: false,
@@ -464,6 +465,45 @@ impl Shop {
             .post_result(&held, "1".to_owned(), failed, now)
             .await
             .unwrap()
+    }
+}
+
+/// A claim makes the tier of its tool stricter, and never less strict.
+#[tokio::test]
+async fn a_claim_may_ask_for_more_care_than_the_configuration() {
+    let shop = Shop::new();
+    for (tool, tier, is_unknown) in [
+        ("deploy", None, false),
+        ("deploy", Some(Tier::Read), false),
+        ("deploy", Some(Tier::OneWay), true),
+        ("mail", Some(Tier::Read), true),
+        ("mail", None, true),
+    ] {
+        let shop = &shop;
+        let claim = |at: Moment| {
+            let key = format!("{tool} {tier:?}");
+            async move {
+                shop.claim_with(tool, SECOND, at, |claim| {
+                    claim.tier = tier;
+                    claim.subject = match claim.subject {
+                        ClaimSubject::OnBehalf {
+                            service, tool, input, ..
+                        } => ClaimSubject::OnBehalf {
+                            service,
+                            user: key.leak().as_bytes(),
+                            tool,
+                            input,
+                        },
+                        other => other,
+                    };
+                })
+                .await
+            }
+        };
+        assert!(matches!(claim(T0).await, ClaimOutcome::Granted(_)));
+        let later = claim(T0 + SECOND * 2).await;
+        let found = matches!(later, ClaimOutcome::OutcomeUnknown { .. });
+        assert_eq!(found, is_unknown, "{tool} {tier:?}: {later:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use antiphon::{
     auth::PrincipalHash,
     auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
-        CallQuery, Calls, FoundCall, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
+        CallQuery, Calls, FoundCall, LateSettings, LateStore, ObservedCall, PostOutcome, PostTerms, ToolSettings,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
@@ -358,7 +358,7 @@ impl World {
         let posting = self
             .late
             .calls()
-            .post_result(&named, post.content.clone(), false, None)
+            .post_result(&named, post.content.clone(), false, PostTerms::default())
             .await
             .unwrap();
         let wanted = self.model.post(&post);

@@ -70,6 +70,7 @@ fn service(principals: &[&str], tools: &[&str]) -> Service {
             ServiceReach::Only(principals.iter().map(|name| principal(name)).collect())
         },
         tools: (tools != ["*"]).then(|| tools.iter().map(ToString::to_string).collect::<BTreeSet<_>>()),
+        is_local: false,
         on_behalf: false,
     }
 }

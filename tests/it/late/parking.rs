@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use antiphon::{
     auth::{Caller, Principal},
     clock,
-    late::{LateSettings, PostOutcome, matching::NamedCall},
+    late::{LateSettings, PostOutcome, PostTerms, matching::NamedCall},
     ledger::{CommitStep, Ledger, RecordKind},
 };
 use serde_json::{Value, json};
@@ -167,7 +167,7 @@ async fn a_parked_result_that_another_replica_has_removed_is_forgotten() {
     };
     let posted = late
         .calls()
-        .post_result(&named, "1".to_owned(), false, None)
+        .post_result(&named, "1".to_owned(), false, PostTerms::default())
         .await
         .unwrap();
     assert!(matches!(posted, PostOutcome::Parked { .. }), "{posted:?}");

@@ -3,7 +3,10 @@
 use super::{late_texts::readable_text, texts};
 use crate::{
     splice::Span,
-    wire::json::{Json, JsonKind, quote_string},
+    wire::{
+        json::{Json, JsonKind, quote_string},
+        readable_blocks,
+    },
 };
 
 /// Returns a posted content with a mark in front that it is the result of an earlier run. `content` is JSON, `at` the time
@@ -11,7 +14,7 @@ use crate::{
 ///
 /// A list of blocks gets one more block, so that images stay. Anything else becomes text.
 pub fn mark_earlier_run(content: &str, at: &str) -> String {
-    let mark = texts::earlier_run(at);
+    let (mark, content) = (texts::earlier_run(at), &*readable_blocks(content));
     match list_interior(content) {
         Some(blocks) => {
             let separator = if blocks.trim().is_empty() { "" } else { "," };

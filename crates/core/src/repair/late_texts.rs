@@ -22,7 +22,7 @@ use crate::{
     wire::{
         Format,
         json::{self, Json, JsonKind, replace_lone_surrogates},
-        media_label, user_media,
+        media_label, readable_blocks, user_media,
     },
     work,
 };
@@ -303,7 +303,7 @@ const CONTAINED_MIN: usize = 16;
 
 /// Returns `true` if an answer that a client gave contains a result. Both are JSON.
 pub fn contains_result(answer: &str, result: &str) -> bool {
-    let result = readable_text(result);
+    let result = readable_text(&readable_blocks(result));
     let result = result.trim();
     // An empty result says that its tool has ended, which no other text says.
     if result.is_empty() {

@@ -3,16 +3,28 @@
 use std::borrow::Cow;
 
 use super::late_texts::readable_text;
-use crate::wire::json::{Json, JsonKind, quote_string};
+use crate::wire::{
+    json::{Json, JsonKind, quote_string},
+    readable_blocks,
+};
 
 /// The share of the beginning in a shortened result: two parts of three.
 const BEGINNING: (usize, usize) = (2, 3);
+
+/// Returns a posted content as a request contains it: with blocks that some format has, and of at most about `max` bytes.
+/// `id` is the call's id, `content` is JSON.
+pub fn requested_result<'c>(content: &'c str, id: &str, max: usize) -> Cow<'c, str> {
+    match readable_blocks(content) {
+        Cow::Borrowed(content) => shorten_result(content, id, max),
+        Cow::Owned(content) => Cow::Owned(shorten_result(&content, id, max).into_owned()),
+    }
+}
 
 /// Returns a posted content of at most about `max` bytes. `id` is the call's id, `content` is JSON.
 ///
 /// A longer content becomes text. A list with an image or another block that is no text stays as it is: a part of such
 /// a block is worth nothing.
-pub fn shorten_result<'c>(content: &'c str, id: &str, max: usize) -> Cow<'c, str> {
+fn shorten_result<'c>(content: &'c str, id: &str, max: usize) -> Cow<'c, str> {
     if content.len() <= max || has_other_blocks(content) {
         return Cow::Borrowed(content);
     }

@@ -77,7 +77,7 @@ pub use late_texts::{
     text_contains,
 };
 pub use learned_rules::{DisputedShape, LearnedRules};
-pub use long_results::shorten_result;
+pub use long_results::requested_result;
 pub(crate) use parsed::checked_rules;
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};

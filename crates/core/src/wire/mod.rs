@@ -38,7 +38,7 @@ pub mod watch;
 
 pub(crate) use call_faults::{bad_result_name, declared_names, find_call_fault, judged_name};
 pub use content::CONTENT_DEPTH_MAX;
-pub(crate) use content::{media_label, user_media};
+pub(crate) use content::{media_label, readable_blocks, user_media};
 pub use detect::{Undetected, detect_wire, is_message, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};

@@ -7,7 +7,7 @@ use crate::{
     api::json::name_schema,
     api::ledger_api::delivery_id::format_delivery_id,
     late::{ListedTask, TaskId, TaskState},
-    repair::readable_text,
+    repair::{readable_text, requested_result},
 };
 
 /// The longest result that the page shows, in bytes.
@@ -102,7 +102,10 @@ fn state_schema() -> Object {
 impl TaskView {
     /// Describes a task. Its outcome can be reported if it is unknown and `may_resolve` is set.
     pub(in crate::api::ledger_api) fn of_task(task: ListedTask, may_resolve: bool) -> Self {
-        let text = task.content.as_deref().map(readable_text);
+        let text = task
+            .content
+            .as_deref()
+            .map(|content| readable_text(&requested_result(content, "", usize::MAX)));
         let shown = text.as_deref().map(|text| {
             let mut ends = (0..=text.len().min(SHOWN_BYTES_MAX)).rev();
             let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();

@@ -5,12 +5,14 @@
 //! format writes differently are translated, and everything else becomes text.
 
 mod blocks;
+mod mcp_blocks;
 mod members;
 mod user_media;
 
 use std::borrow::Cow;
 
 pub(super) use blocks::{BlockFormat, fit_blocks};
+pub(crate) use mcp_blocks::readable_blocks;
 pub(super) use members::{MemberCheck, has_members, is_base64_string, is_string};
 pub(crate) use user_media::{media_label, user_media};
 
