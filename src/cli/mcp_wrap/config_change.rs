@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::{
-    client_files::{ClientFile, FileSyntax, possible_kinds},
+    client_files::{ClientFile, FileSyntax, is_known_path, possible_kinds},
     entry_edits::EntryText,
     read_json::JsonText,
     read_toml::TomlText,
@@ -75,7 +75,7 @@ pub(super) fn read_servers(path: &Path, text: &str) -> Result<ConfigServers, Str
     match (found, kinds.as_slice()) {
         (Some(found), _) => Ok(found),
         // A file of this client without servers.
-        (None, [kind]) => Ok(ConfigServers {
+        (None, [kind]) if is_known_path(path) => Ok(ConfigServers {
             kind,
             servers: Vec::new(),
         }),
@@ -157,7 +157,8 @@ fn apply_edits(text: &str, edits: Vec<Edit>) -> Result<String, String> {
 fn fate_of(entry: &ServerEntry, change: ChangeKind, program: &str) -> EntryFate {
     let launch = match &entry.launch {
         Ok(launch) => launch,
-        Err(fault) => return EntryFate::Unusable(*fault),
+        Err(fault) if change == ChangeKind::Wrap => return EntryFate::Unusable(*fault),
+        Err(_) => return EntryFate::Unchanged,
     };
     match (change, launch.is_wrapped(program)) {
         (ChangeKind::Wrap, false) => EntryFate::Changed,

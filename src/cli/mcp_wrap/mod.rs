@@ -6,6 +6,7 @@
 
 mod arguments;
 mod client_files;
+mod client_places;
 mod config_change;
 mod config_file;
 mod entry_edits;
@@ -23,6 +24,7 @@ use std::{
 };
 
 pub(super) use arguments::{AFTER_HELP, ChangeArgs};
+pub(super) use client_places::find_wrapped_file;
 
 use super::{EXIT_USAGE, output::write_note, success_if};
 use crate::{config::process_environment, printable::printable_text};

@@ -18,6 +18,9 @@ use crate::{
 /// The members with which entries name a server elsewhere.
 const URL_KEYS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
+/// The longest time that `antiphon mcp --client-timeout` takes: 7 days.
+const LONGEST_MILLIS: u64 = 7 * 24 * 60 * 60 * 1000;
+
 /// Text of a file, as plain JSON of the same length.
 #[derive(Debug)]
 pub(super) struct JsonText {
@@ -208,7 +211,8 @@ pub(super) fn to_timeout(units: f64, kind: &ClientFile) -> EntryTimeout {
     let millis = rounded.and_then(|time| u64::try_from(time.as_millis()).ok());
     match millis {
         None | Some(0) => EntryTimeout::Unreadable,
-        Some(millis) if millis < key.least_millis => EntryTimeout::Unset,
+        // A time without an end is none, and the wrapper takes no longer one.
+        Some(millis) if millis < key.least_millis || millis > LONGEST_MILLIS => EntryTimeout::Unset,
         Some(millis) => EntryTimeout::Millis(millis),
     }
 }
