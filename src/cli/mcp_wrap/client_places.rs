@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     config_change::read_servers,
-    config_file::ConfigFile,
+    mcp_file::McpFile,
     server_entry::{Launch, PROGRAM},
 };
 use crate::config::process_environment;
@@ -52,7 +52,7 @@ pub(in crate::cli) fn find_wrapped_file(program: &OsStr) -> Option<PathBuf> {
 
 fn has_wrapped_server(path: &Path) -> bool {
     // A fault in it is the client's to tell.
-    let Ok(file) = ConfigFile::read(path) else {
+    let Ok(file) = McpFile::read(path) else {
         return false;
     };
     let Ok(found) = read_servers(path, &file.text) else {

@@ -20,7 +20,7 @@ pub(super) enum ChangeKind {
     Unwrap,
 }
 
-/// What becomes of one server.
+/// The outcome for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryFate {
     /// It is changed.
@@ -161,7 +161,6 @@ fn fate_of(entry: &ServerEntry, change: ChangeKind, program: &str) -> EntryFate 
         Err(_) => return EntryFate::Unchanged,
     };
     match (change, launch.is_wrapped(program)) {
-        (ChangeKind::Wrap, false) => EntryFate::Changed,
         (ChangeKind::Wrap, true) => {
             let is_same = launch.told_timeout() == entry.timeout.flag_value().as_deref();
             // A time that was given by hand, to a client whose file has none, is as it should be.
@@ -173,7 +172,7 @@ fn fate_of(entry: &ServerEntry, change: ChangeKind, program: &str) -> EntryFate 
         }
         (ChangeKind::Unwrap, false) => EntryFate::Unchanged,
         (ChangeKind::Unwrap, true) if launch.own_command_index().is_none() => EntryFate::NoServer,
-        (ChangeKind::Unwrap, true) => EntryFate::Changed,
+        (ChangeKind::Wrap, false) | (ChangeKind::Unwrap, true) => EntryFate::Changed,
     }
 }
 

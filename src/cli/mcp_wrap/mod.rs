@@ -8,9 +8,9 @@ mod arguments;
 mod client_files;
 mod client_places;
 mod config_change;
-mod config_file;
 mod entry_edits;
 mod json_comments;
+mod mcp_file;
 mod own_program;
 mod read_json;
 mod read_toml;
@@ -19,7 +19,7 @@ mod server_entry;
 
 use std::{
     io::{self, Write as _},
-    path::Path,
+    path::{self, Path, PathBuf},
     process::ExitCode,
 };
 
@@ -29,7 +29,7 @@ pub(super) use client_places::find_wrapped_file;
 use super::{EXIT_USAGE, output::write_note, success_if};
 use crate::{config::process_environment, printable::printable_text};
 use config_change::{ChangeKind, ConfigChange, EntryFate, read_servers};
-use config_file::{ConfigFile, ConfigFileError};
+use mcp_file::{McpFile, McpFileError};
 use own_program::own_program;
 use report::report_lines;
 use server_entry::LaunchFault;
@@ -46,7 +46,7 @@ pub(super) fn run_unwrap(args: &ChangeArgs) -> anyhow::Result<ExitCode> {
 
 fn run_change(args: &ChangeArgs, kind: ChangeKind) -> anyhow::Result<ExitCode> {
     let shown = printable_text(&args.file.display().to_string());
-    let planned = ConfigFile::read(&args.file)
+    let planned = McpFile::read(&args.file)
         .map_err(|error| error.to_string())
         .and_then(|file| plan_change(args, &file, kind).map(|change| (file, change)));
     let (file, change) = match planned {
@@ -66,17 +66,17 @@ fn run_change(args: &ChangeArgs, kind: ChangeKind) -> anyhow::Result<ExitCode> {
         out.flush()?;
         return Ok(success_if(is_done(args, &change)));
     }
-    if change.has_changes() {
-        if let Err(error) = write_change(&shown, &file, &change) {
-            write_note(&format!("antiphon: {shown}: {error}"));
-            return Ok(ExitCode::FAILURE);
-        }
+    if change.has_changes()
+        && let Err(error) = write_change(&shown, &file, &change)
+    {
+        write_note(&format!("antiphon: {shown}: {error}"));
+        return Ok(ExitCode::FAILURE);
     }
     Ok(success_if(is_done(args, &change)))
 }
 
 /// Reads the servers of a file, and plans their change. The error names the fault.
-fn plan_change(args: &ChangeArgs, file: &ConfigFile, kind: ChangeKind) -> Result<ConfigChange, String> {
+fn plan_change(args: &ChangeArgs, file: &McpFile, kind: ChangeKind) -> Result<ConfigChange, String> {
     let path = kind_path(&args.file, &file.target);
     let found = read_servers(&path, &file.text)?;
     let missing = found.missing_names(&args.names);
@@ -105,9 +105,9 @@ fn plan_change(args: &ChangeArgs, file: &ConfigFile, kind: ChangeKind) -> Result
 }
 
 /// Returns the path by which the kind of a file is known: the given one, or that behind a link if only it is known.
-fn kind_path(given: &Path, target: &Path) -> std::path::PathBuf {
+fn kind_path(given: &Path, target: &Path) -> PathBuf {
     // `mcp.json` in the folder `.cursor` is known by both names.
-    let given = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+    let given = path::absolute(given).unwrap_or_else(|_| given.to_owned());
     if client_files::is_known_path(&given) {
         given
     } else {
@@ -115,7 +115,7 @@ fn kind_path(given: &Path, target: &Path) -> std::path::PathBuf {
     }
 }
 
-fn write_change(shown: &str, file: &ConfigFile, change: &ConfigChange) -> Result<(), ConfigFileError> {
+fn write_change(shown: &str, file: &McpFile, change: &ConfigChange) -> Result<(), McpFileError> {
     let backup = file.replace(&change.text)?;
     let backup = printable_text(&backup.display().to_string());
     write_note(&format!(

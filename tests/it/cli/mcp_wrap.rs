@@ -152,7 +152,9 @@ fn each_case_is_wrapped_and_unwrapped_to_the_byte() {
         .collect();
     folders.sort();
     assert!(folders.len() > 10, "{folders:?}");
-    folders.iter().for_each(|folder| check_case(folder));
+    for folder in &folders {
+        check_case(folder);
+    }
 }
 
 /// Files, with the exit code and a part of what is told.

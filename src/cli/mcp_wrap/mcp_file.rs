@@ -6,20 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::server::regular_file::open_regular;
+use crate::{printable::printable_text, server::regular_file::open_regular};
 
 /// Largest file that is read, in bytes. Claude Code's user file had histories in it and grew to many megabytes.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Backups of one file.
 const BACKUPS_MAX: usize = 99;
-/// What the name of a backup has after that of the file.
+/// The end of the name of a backup, after that of the file.
 const BACKUP_ENDING: &str = ".antiphon-backup";
-/// What the name of a file has that is not yet in its place.
+/// The end of the name of a file that is not yet in its place.
 const UNFINISHED_ENDING: &str = ".antiphon-new";
 
 /// The reason why a file was not read or written.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConfigFileError {
+pub(super) enum McpFileError {
     /// The system has refused it.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -37,6 +37,9 @@ pub(super) enum ConfigFileError {
     /// It has other names.
     #[error("it has more than one name (hard links), of which the others would keep the old text: write it yourself")]
     HardLinks,
+    /// A command was stopped while it wrote.
+    #[error("{} is left over from a command that was stopped: remove it, and run this again", printable_text(&.0.display().to_string()))]
+    LeftOver(PathBuf),
     /// There are too many backups.
     #[error("there are {BACKUPS_MAX} backups beside it already: remove those that you do not need")]
     TooManyBackups,
@@ -44,29 +47,29 @@ pub(super) enum ConfigFileError {
 
 /// A file that was read.
 #[derive(Debug)]
-pub(super) struct ConfigFile {
+pub(super) struct McpFile {
     /// The file itself, behind all links.
     pub(super) target: PathBuf,
     pub(super) text: String,
 }
 
-impl ConfigFile {
+impl McpFile {
     /// Reads a file.
-    pub(super) fn read(path: &Path) -> Result<Self, ConfigFileError> {
+    pub(super) fn read(path: &Path) -> Result<Self, McpFileError> {
         let target = fs::canonicalize(path)?;
         let bytes = read_bytes(&target)?.0;
-        let text = String::from_utf8(bytes).map_err(|_| ConfigFileError::NotUtf8)?;
+        let text = String::from_utf8(bytes).map_err(|_| McpFileError::NotUtf8)?;
         Ok(Self { target, text })
     }
 
     /// Replaces the text of the file at once, unless it has changed since. Returns the backup of its old text.
-    pub(super) fn replace(&self, text: &str) -> Result<PathBuf, ConfigFileError> {
+    pub(super) fn replace(&self, text: &str) -> Result<PathBuf, McpFileError> {
         let metadata = self.check_unchanged()?;
         if metadata.permissions().readonly() {
-            return Err(ConfigFileError::ReadOnly);
+            return Err(McpFileError::ReadOnly);
         }
         if has_other_names(&metadata) {
-            return Err(ConfigFileError::HardLinks);
+            return Err(McpFileError::HardLinks);
         }
         let (backup, is_new) = self.keep_backup(&metadata)?;
         let written = self.write_over(text, &metadata);
@@ -78,18 +81,21 @@ impl ConfigFile {
     }
 
     /// Checks that the file has the text that was read.
-    fn check_unchanged(&self) -> Result<Metadata, ConfigFileError> {
+    fn check_unchanged(&self) -> Result<Metadata, McpFileError> {
         let (bytes, metadata) = read_bytes(&self.target)?;
         if bytes == self.text.as_bytes() {
             Ok(metadata)
         } else {
-            Err(ConfigFileError::Changed)
+            Err(McpFileError::Changed)
         }
     }
 
-    fn write_over(&self, text: &str, metadata: &Metadata) -> Result<(), ConfigFileError> {
+    fn write_over(&self, text: &str, metadata: &Metadata) -> Result<(), McpFileError> {
         let unfinished = self.beside(UNFINISHED_ENDING);
-        create_like(&unfinished, text, metadata)?;
+        create_like(&unfinished, text, metadata).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => McpFileError::LeftOver(unfinished.clone()),
+            _ => error.into(),
+        })?;
         // As late as possible: a client that runs may write at any time.
         let replaced = self
             .check_unchanged()
@@ -103,7 +109,7 @@ impl ConfigFile {
     }
 
     /// Keeps the old text beside the file. Returns the backup, and `true` if it is a new one.
-    fn keep_backup(&self, metadata: &Metadata) -> Result<(PathBuf, bool), ConfigFileError> {
+    fn keep_backup(&self, metadata: &Metadata) -> Result<(PathBuf, bool), McpFileError> {
         for number in 1..=BACKUPS_MAX {
             let ending = match number {
                 1 => BACKUP_ENDING.to_owned(),
@@ -121,7 +127,7 @@ impl ConfigFile {
                 return Ok((backup, false));
             }
         }
-        Err(ConfigFileError::TooManyBackups)
+        Err(McpFileError::TooManyBackups)
     }
 
     /// Returns the path of a file beside this one.
@@ -229,17 +235,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();
-        let file = ConfigFile::read(&path).unwrap();
+        let file = McpFile::read(&path).unwrap();
         fs::write(&path, "of the client").unwrap();
-        assert!(matches!(file.replace("new"), Err(ConfigFileError::Changed)));
+        assert!(matches!(file.replace("new"), Err(McpFileError::Changed)));
         // After the backup, too.
         let metadata = fs::metadata(&path).unwrap();
-        assert!(matches!(
-            file.write_over("new", &metadata),
-            Err(ConfigFileError::Changed)
-        ));
+        assert!(matches!(file.write_over("new", &metadata), Err(McpFileError::Changed)));
         assert_eq!(fs::read_to_string(&path).unwrap(), "of the client");
         assert_eq!(names(folder.path()), ["a.json"]);
+    }
+
+    #[test]
+    fn a_left_over_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        fs::write(folder.path().join("a.json.antiphon-new"), "half").unwrap();
+        let told = McpFile::read(&path).unwrap().replace("new").unwrap_err().to_string();
+        assert!(told.contains("a.json.antiphon-new is left over"), "{told}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["a.json", "a.json.antiphon-new"]);
     }
 
     #[test]
@@ -249,7 +264,7 @@ mod tests {
         fs::write(&path, "bare").unwrap();
         for _ in 0..3 {
             for (old, new) in [("bare", "wrapped"), ("wrapped", "bare")] {
-                let backup = ConfigFile::read(&path).unwrap().replace(new).unwrap();
+                let backup = McpFile::read(&path).unwrap().replace(new).unwrap();
                 assert_eq!(fs::read_to_string(backup).unwrap(), old);
                 assert_eq!(fs::read_to_string(&path).unwrap(), new);
             }
