@@ -23,7 +23,7 @@ const KNOWN_STARTS: [(&[u8], &str); 9] = [
 ];
 
 /// Returns the place and the likely cause of the first fault.
-pub(super) fn describe_fault(bytes: &[u8]) -> String {
+pub(in crate::cli) fn describe_fault(bytes: &[u8]) -> String {
     let text = bytes.trim_ascii();
     if text.is_empty() {
         return "it is empty".to_owned();

@@ -33,7 +33,10 @@ use crate::{
     },
 };
 
-pub(super) use self::origin::{BodyOrigin, BodySource};
+pub(super) use self::{
+    faults::describe_fault,
+    origin::{BodyOrigin, BodySource},
+};
 
 /// Largest file that is read as bodies, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -391,7 +394,7 @@ fn read_lines(
 fn finish_body(name: String, found: FoundBody, wire: Option<Wire>) -> Result<BodyInput, InputError> {
     let FoundBody { body, origin, source } = found;
     if json::validate(&body).is_err() {
-        let fault = faults::describe_fault(&body);
+        let fault = describe_fault(&body);
         return Err(InputError::NotJson { name, fault });
     }
     // A format that cannot be right is refused: its reader would find nothing, and call the body healthy.

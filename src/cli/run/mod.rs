@@ -5,7 +5,7 @@ mod temporary_file;
 mod traffic;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, IsTerminal, Write},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -20,6 +20,7 @@ use super::{
     banner,
     child::ChildCommand,
     client_variables::{BaseUrlVariable, base_url_variables, no_proxy_variables},
+    mcp_wrap::find_wrapped_file,
     running_proxy::find_proxy,
     serve,
     signals::Signals,
@@ -27,6 +28,7 @@ use super::{
 use crate::{
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
     config::{self, CurrentFile, Flags, LoadedConfig, process_environment},
+    printable::printable_text,
     provider::{self, Routes},
     server::{RuntimeHandles, inherited::InheritedListeners},
     telemetry::{LogControl, LogHold},
@@ -137,6 +139,9 @@ async fn run_with_proxy(
                 "this setting needs a proxy that keeps running: start `antiphon` in another terminal first, with the same options",
             );
         }
+    }
+    if !is_quiet {
+        proxy.tell_lost_results(program);
     }
     warn_of_overridden(&variables, &flags.upstreams);
     // Removed when this function ends, so after the command.
@@ -259,6 +264,19 @@ impl UsedProxy {
                 format!("proxy of this command at http://{}{dashboard}{path}", self.at)
             }
             None => format!("using the running proxy at http://{}{dashboard}", self.at),
+        }
+    }
+
+    /// Tells that late results of the client's wrapped MCP servers are not kept, if that is so.
+    fn tell_lost_results(&self, program: &OsStr) {
+        let in_memory = self.own.as_ref().is_some_and(|own| own.ledger_place.is_none());
+        let wrapped = if in_memory { find_wrapped_file(program) } else { None };
+        if let Some(path) = wrapped {
+            let path = printable_text(&path.display().to_string());
+            say(&format!(
+                "{path} has servers behind antiphon mcp, and this proxy keeps its ledger in memory only, so results that \
+                 come late are not delivered: start `antiphon serve` in another terminal first"
+            ));
         }
     }
 

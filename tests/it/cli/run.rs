@@ -1,6 +1,6 @@
 //! `antiphon run -- CMD`: the command's variables, its exit code, its signals, and the proxy beside it.
 
-use std::{net::SocketAddr, process::Stdio};
+use std::{net::SocketAddr, path::Path, process::Stdio};
 
 use antiphon::config::VARIABLES;
 use rustix::process::{Pid, Signal, kill_process};
@@ -247,15 +247,54 @@ async fn the_description_is_for_allowed_hosts_and_reads_only() {
     }
 }
 
+/// Writes a program. Returns its path.
+fn write_script(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A proxy that ends with its command delivers nothing to a conversation that is resumed later.
+#[tokio::test]
+async fn wrapped_servers_and_a_ledger_in_memory_are_told() {
+    let wrapped = "[mcp_servers.a]\ncommand = \"antiphon\"\nargs = [\"mcp\", \"--\", \"a\"]\n";
+    let bare = "[mcp_servers.a]\ncommand = \"a\"\n";
+    let folder = state::directory();
+    let other = write_script(&folder, "other", "true");
+    let codex = write_script(&folder, "codex", "true");
+    for (program, file, store, quiet, is_told) in [
+        (&codex, wrapped, "memory", false, true),
+        (&codex, wrapped, "memory", true, false),
+        (&codex, wrapped, "sqlite", false, false),
+        (&codex, bare, "memory", false, false),
+        (&codex, "broken", "memory", false, false),
+        (&other, wrapped, "memory", false, false),
+    ] {
+        let home = state::directory();
+        std::fs::write(home.join("config.toml"), file).unwrap();
+        let arguments = if quiet {
+            vec!["-q", "--", program]
+        } else {
+            vec!["--", program]
+        };
+        let mut command = run(nowhere(), &arguments);
+        command.env("CODEX_HOME", &home).env("ANTIPHON_LEDGER_STORE", store);
+        let (code, err) = Running::new(command).end().await;
+        assert_eq!(code, Some(0), "{err}");
+        let told = "config.toml has servers behind antiphon mcp, and this proxy keeps its ledger in memory only";
+        assert_eq!(err.contains(told), is_told, "{program} {store}: {err}");
+        assert!(
+            !is_told || err.contains("start `antiphon serve` in another terminal first"),
+            "{err}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn known_commands_get_what_they_need() {
     let folder = state::directory();
-    let script = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
+    let script = |name: &str, text: &str| write_script(&folder, name, text);
     let codex = script("codex", "echo \"$@\"; echo $OPENAI_BASE_URL");
     let mut running = Running::new(run(nowhere(), &["--", &codex, "exec", "hello"]));
     let (arguments, url) = (running.line().await, running.line().await);
