@@ -24,6 +24,7 @@ mod http_get;
 mod input;
 mod intents;
 mod man;
+mod mcp;
 mod notify;
 mod once;
 mod output;
@@ -34,6 +35,7 @@ mod result;
 mod rules;
 mod run;
 mod running_proxy;
+mod sealing;
 mod serve;
 mod signals;
 mod store;
@@ -106,6 +108,9 @@ enum CliCommand {
     /// Run a command at most once: a second run replays the output of the first
     #[command(after_help = once::AFTER_HELP)]
     Once(once::Args),
+    /// Keep the late results of any MCP server: antiphon mcp -- npx -y server
+    #[command(after_help = mcp::AFTER_HELP)]
+    Mcp(mcp::Args),
     /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"
     #[command(after_help = env::AFTER_HELP)]
     Env(env::Args),
@@ -182,6 +187,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Run(args) => run::run(&args),
         CliCommand::Once(args) => Ok(once::run(&args)),
+        CliCommand::Mcp(args) => mcp::run(&args),
         CliCommand::Env(args) => env::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Repair(args) => repair::run(&args),

@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 
 pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use requests::call_path;
 
 use crate::{
     cli::{
@@ -57,7 +58,7 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
         credentials::service_headers(&args.service)?,
     )?;
     let body = requests::result_body(args, &content::read_content(&args.content)?)?;
-    let path = requests::call_path(&args.call.call_id, "result");
+    let path = call_path(&args.call.call_id, "result");
     let reply = client.post(&path, body).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Post, &args.call.call_id) else {
         return Ok(ExitCode::FAILURE);
@@ -78,7 +79,7 @@ async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ClientError> {
         ApiUrl::of_proxy(&args.service.proxy)?,
         credentials::service_headers(&args.service)?,
     )?;
-    let path = requests::call_path(&args.call.call_id, "withdraw");
+    let path = call_path(&args.call.call_id, "withdraw");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
         return Ok(ExitCode::FAILURE);

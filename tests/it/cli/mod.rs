@@ -11,6 +11,8 @@ pub(crate) mod demo_provider;
 #[cfg(unix)]
 mod doctor;
 pub(crate) mod env;
+#[cfg(unix)]
+mod mcp;
 pub(crate) mod once;
 mod own_rules;
 pub(crate) mod repair_in_place;

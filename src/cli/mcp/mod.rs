@@ -1,0 +1,54 @@
+//! `antiphon mcp -- SERVER`: runs an MCP server so that the results of its calls survive their clients.
+//!
+//! The client starts the front, which starts the keeper and waits for it. The keeper has a session of its own and owns
+//! the server: the end of the front, by whatever signal, ends neither.
+
+mod arguments;
+#[cfg(unix)]
+mod call_ledger;
+#[cfg(unix)]
+mod front;
+#[cfg(unix)]
+mod keeper;
+#[cfg(unix)]
+mod keeper_list;
+#[cfg(unix)]
+mod relay;
+#[cfg(unix)]
+mod run_folder;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use super::EXIT_USAGE;
+#[cfg(unix)]
+use arguments::McpCommand;
+pub(super) use arguments::{AFTER_HELP, Args};
+
+/// Runs the subcommand.
+#[cfg(unix)]
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Some(McpCommand::Ps) => keeper_list::list_runs(),
+        Some(McpCommand::Stop { id }) => keeper_list::stop_runs(id.as_deref()),
+        Some(McpCommand::Keep { front, wrapper }) => keeper::run(*front, wrapper),
+        None if args.wrapper.server.is_empty() => {
+            Ok(refuse("the server is missing: antiphon mcp [FLAGS] -- SERVER ARGS…"))
+        }
+        None => front::run(),
+    }
+}
+
+/// Refuses to run: the keeper needs sessions of Unix.
+#[cfg(not(unix))]
+pub(super) fn run(_args: &Args) -> anyhow::Result<ExitCode> {
+    Ok(refuse("`antiphon mcp` does not run on Windows yet: use WSL"))
+}
+
+fn refuse(why: &str) -> ExitCode {
+    // A closed stderr must not change the exit code.
+    drop(writeln!(io::stderr().lock(), "antiphon: {why}"));
+    ExitCode::from(EXIT_USAGE)
+}
