@@ -36,6 +36,7 @@ mod result;
 mod rules;
 mod run;
 mod running_proxy;
+mod sealing;
 mod serve;
 mod signals;
 mod store;
@@ -108,7 +109,7 @@ enum CliCommand {
     /// Run a command at most once: a second run replays the output of the first
     #[command(after_help = once::AFTER_HELP)]
     Once(once::Args),
-    /// Wrap the MCP servers in a client's file, so that no result of theirs is lost
+    /// Keep the late results of any MCP server: antiphon mcp -- npx -y server
     #[command(after_help = mcp::AFTER_HELP)]
     Mcp(mcp::Args),
     /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"

@@ -42,6 +42,11 @@ pub fn default_fixes_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("doctor"))
 }
 
+/// Returns the folder in which `antiphon mcp` marks runs and keeps results. `None` without a home directory.
+pub fn default_mcp_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
+    state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("mcp"))
+}
+
 /// Returns the default path of the user's configuration file. `None` without a home directory.
 pub fn user_config_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     config_directory(variable, PLATFORM).map(|folder| folder.join("antiphon").join(CONFIG_NAME))

@@ -35,7 +35,8 @@ use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 pub use changes::ConfigChanges;
 pub use current_file::CurrentFile;
 pub use default_paths::{
-    default_fixes_path, default_ledger_path, default_token_path, find_default_config, user_config_path,
+    default_fixes_path, default_ledger_path, default_mcp_path, default_token_path, find_default_config,
+    user_config_path,
 };
 pub use file::values::check_client_name;
 pub use file::{ConfigFile, file_schema};

@@ -65,7 +65,7 @@ pub use error::LateError;
 pub use feed::{FeedEvent, FeedSender, ResultFeed, SettledEvent};
 pub use intents::{
     ClaimOutcome, ClaimSubject, EarlierRun, GrantedClaim, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentView,
-    Intents, ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+    Intents, ListedIntent, ReplayedResult, Resolution, ResolveOutcome, input_digest,
 };
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use lists::{

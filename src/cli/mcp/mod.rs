@@ -1,35 +1,61 @@
-//! `antiphon mcp`: what it does with MCP servers, by its subcommands.
+//! `antiphon mcp -- SERVER`: runs an MCP server so that the results of its calls survive their clients.
+//!
+//! The client starts the front, which starts the keeper and waits for it. The keeper has a session of its own and owns
+//! the server: the end of the front, by whatever signal, ends neither.
 
-use std::process::ExitCode;
+mod arguments;
+#[cfg(unix)]
+mod call_ledger;
+#[cfg(unix)]
+mod front;
+#[cfg(unix)]
+mod keeper;
+#[cfg(unix)]
+mod keeper_list;
+#[cfg(unix)]
+mod relay;
+#[cfg(unix)]
+mod run_folder;
 
-use super::mcp_wrap::{self, ChangeArgs};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
-/// Text below the flags in the help.
-pub(super) const AFTER_HELP: &str = mcp_wrap::AFTER_HELP;
-
-/// Arguments of `antiphon mcp`.
-#[derive(Debug, clap::Args)]
-#[group(id = "mcp")]
-pub(super) struct Args {
-    #[command(subcommand)]
-    action: McpAction,
-}
-
-/// Subcommands of `antiphon mcp`.
-#[derive(Debug, clap::Subcommand)]
-enum McpAction {
-    /// Put antiphon mcp before the servers in a client's file: antiphon mcp wrap .mcp.json
-    #[command(after_help = mcp_wrap::AFTER_HELP)]
-    Wrap(ChangeArgs),
-    /// Take antiphon mcp away again, byte for byte
-    #[command(after_help = mcp_wrap::AFTER_HELP)]
-    Unwrap(ChangeArgs),
-}
+use super::{EXIT_USAGE, mcp_wrap};
+use arguments::McpCommand;
+pub(super) use arguments::{AFTER_HELP, Args};
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.action {
-        McpAction::Wrap(args) => mcp_wrap::run_wrap(args),
-        McpAction::Unwrap(args) => mcp_wrap::run_unwrap(args),
+    match &args.command {
+        Some(McpCommand::Wrap(args)) => mcp_wrap::run_wrap(args),
+        Some(McpCommand::Unwrap(args)) => mcp_wrap::run_unwrap(args),
+        _ => run_wrapper(args),
     }
+}
+
+#[cfg(unix)]
+fn run_wrapper(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Some(McpCommand::Ps) => keeper_list::list_runs(),
+        Some(McpCommand::Stop { id }) => keeper_list::stop_runs(id.as_deref()),
+        Some(McpCommand::Keep { front, wrapper }) => keeper::run(*front, wrapper),
+        None if args.wrapper.server.is_empty() => {
+            Ok(refuse("the server is missing: antiphon mcp [FLAGS] -- SERVER ARGS…"))
+        }
+        _ => front::run(),
+    }
+}
+
+/// Refuses to run: the keeper needs sessions of Unix.
+#[cfg(not(unix))]
+fn run_wrapper(_args: &Args) -> anyhow::Result<ExitCode> {
+    Ok(refuse("`antiphon mcp` does not run on Windows yet: use WSL"))
+}
+
+fn refuse(why: &str) -> ExitCode {
+    // A closed stderr must not change the exit code.
+    drop(writeln!(io::stderr().lock(), "antiphon: {why}"));
+    ExitCode::from(EXIT_USAGE)
 }

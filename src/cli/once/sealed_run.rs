@@ -2,10 +2,11 @@
 //!
 //! The proxy and its ledger see only the ciphertext. A replay with another token cannot read it.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
-use crate::{auth::Secret, cli::child::CapturedOutput, digest::keyed_digest_of, upstream::random_bytes};
+use crate::{
+    auth::Secret,
+    cli::{child::CapturedOutput, sealing::SealingKey},
+    digest::keyed_digest_of,
+};
 
 /// Uses of the keys that come from a token. Changing one makes stored runs unreadable.
 const OUTPUT_KEY: &str = "antiphon once: output, version 1";
@@ -44,17 +45,16 @@ impl KeptOutput {
 
 /// The keys that come from a token.
 pub(super) struct RunKeys {
-    output: [u8; 32],
+    output: SealingKey,
     input: [u8; 32],
 }
 
 impl RunKeys {
     /// Derives the keys. The token has far more than 128 bits of entropy, so that no slow hash is needed.
     pub(super) fn of_token(token: &Secret) -> Self {
-        let token = token.reveal().as_bytes();
         Self {
-            output: blake3::derive_key(OUTPUT_KEY, token),
-            input: blake3::derive_key(INPUT_KEY, token),
+            output: SealingKey::of_token(OUTPUT_KEY, token),
+            input: blake3::derive_key(INPUT_KEY, token.reveal().as_bytes()),
         }
     }
 
@@ -68,32 +68,12 @@ impl RunKeys {
     /// Encrypts the end of a run. It can be read only with the same token, and for the same command. `None` if the system
     /// has no random bytes.
     pub(super) fn seal(&self, run: &FinishedRun, command: &str) -> Option<String> {
-        let mut sealed = encode(run);
-        let random = random_bytes().ok()?;
-        let nonce: [u8; NONCE_LEN] = random.get(..NONCE_LEN)?.try_into().ok()?;
-        let nonce_in_use = Nonce::assume_unique_for_key(nonce);
-        self.cipher()?
-            .seal_in_place_append_tag(nonce_in_use, Aad::from(command.as_bytes()), &mut sealed)
-            .ok()?;
-        sealed.splice(..0, nonce);
-        Some(STANDARD.encode(sealed))
+        self.output.seal(encode(run), command)
     }
 
     /// Decrypts the end of a run. `None` if another token has encrypted it, or if it is damaged.
     pub(super) fn open(&self, sealed: &str, command: &str) -> Option<FinishedRun> {
-        let sealed = STANDARD.decode(sealed).ok()?;
-        let (nonce, rest) = sealed.split_at_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let mut rest = rest.to_vec();
-        let plain = self
-            .cipher()?
-            .open_in_place(nonce, Aad::from(command.as_bytes()), &mut rest)
-            .ok()?;
-        decode(plain)
-    }
-
-    fn cipher(&self) -> Option<LessSafeKey> {
-        UnboundKey::new(&AES_256_GCM, &self.output).ok().map(LessSafeKey::new)
+        decode(&self.output.open(sealed, command)?)
     }
 }
 

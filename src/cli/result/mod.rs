@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 
 pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use requests::call_path;
 
 use crate::{
     cli::{
@@ -55,7 +56,7 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
     // The credential first: a pipe must not run to its end for a post that cannot be sent.
     let client = credentials::service_client(&args.service)?;
     let body = requests::result_body(args, &content::read_content(&args.content)?)?;
-    let path = requests::call_path(&args.call.call_id, "result");
+    let path = call_path(&args.call.call_id, "result");
     let reply = client.post(&path, body).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Post, &args.call.call_id) else {
         return Ok(ExitCode::FAILURE);
@@ -73,7 +74,7 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
 /// Withdraws a posted result.
 async fn withdraw_result(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
     let client = credentials::service_client(&args.service)?;
-    let path = requests::call_path(&args.call.call_id, "withdraw");
+    let path = call_path(&args.call.call_id, "withdraw");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
         return Ok(ExitCode::FAILURE);
@@ -86,7 +87,7 @@ async fn withdraw_result(args: &ServiceCallArgs) -> Result<ExitCode, ClientError
 /// Reports that the tool of a call still runs.
 async fn send_heartbeat(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
     let client = credentials::service_client(&args.service)?;
-    let path = requests::call_path(&args.call.call_id, "heartbeat");
+    let path = call_path(&args.call.call_id, "heartbeat");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Heartbeat, &args.call.call_id) else {
         return Ok(ExitCode::FAILURE);

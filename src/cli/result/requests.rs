@@ -6,7 +6,7 @@ use super::arguments::{ListArgs, NamedCallArgs, PostArgs, WantedState};
 use crate::{api::ledger_api::RESULT_BODY_BYTES_MAX, cli::api_client::ClientError, wire::json::quote_string};
 
 /// Returns the path of an operation on a call.
-pub(super) fn call_path(call_id: &str, operation: &str) -> String {
+pub(in crate::cli) fn call_path(call_id: &str, operation: &str) -> String {
     format!("/ledger/v1/calls/{}/{operation}", encode_segment(call_id))
 }
 

@@ -15,7 +15,7 @@ const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 ///
 /// The input is JSON, or a JSON string that contains JSON, as Chat Completions sends it. Any other input counts by its
 /// bytes.
-pub(in crate::late) fn input_digest(raw: &[u8], ignored: &[JsonPointer]) -> [u8; 32] {
+pub fn input_digest(raw: &[u8], ignored: &[JsonPointer]) -> [u8; 32] {
     let json = Json::new(raw);
     let text = json
         .root_span()

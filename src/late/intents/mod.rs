@@ -15,6 +15,7 @@ mod replaying;
 mod settled_by_calls;
 mod storing;
 
+pub use canonical_input::input_digest;
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use earlier_runs::EarlierRun;
 pub use holder::Holder;
@@ -25,7 +26,6 @@ pub(super) use settled_by_calls::IntentsOfCalls;
 
 use std::sync::Arc;
 
-use self::canonical_input::input_digest;
 use super::{calls::Calls, changes::Participants, parts::LateParts, readers::Readers};
 use crate::auth::Caller;
 

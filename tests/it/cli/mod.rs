@@ -12,6 +12,8 @@ pub(crate) mod demo_provider;
 mod doctor;
 pub(crate) mod env;
 #[cfg(unix)]
+mod mcp;
+#[cfg(unix)]
 mod mcp_wrap;
 pub(crate) mod once;
 mod own_rules;

@@ -1,0 +1,135 @@
+//! Arguments of `antiphon mcp`.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+#![cfg_attr(not(unix), allow(dead_code, reason = "the wrapper runs on Unix only"))]
+
+use std::{ffi::OsString, time::Duration};
+
+use crate::cli::mcp_wrap::{self, ChangeArgs};
+
+/// Text below the flags in the help.
+pub(in crate::cli) const AFTER_HELP: &str = "\
+Write it in front of a server's command in the configuration of a client:
+  claude mcp add NAME -- antiphon mcp -- npx -y server
+  \"command\": \"antiphon\", \"args\": [\"mcp\", \"--\", \"npx\", \"-y\", \"server\"]
+
+Every line passes as it came. A call that its client gives up goes on: the same
+call joins it, and does not start the tool again. If nobody waits when it ends,
+its result is posted to the running proxy, which adds it to its conversation.
+Without the name of the call, or with a conversation that the proxy does not
+know, the result is kept for 1 hour, and the same call gets it.
+
+ANTIPHON_URL and ANTIPHON_SERVICE_TOKEN name another proxy than that of this
+machine. The server does not get the tokens of Antiphon.
+
+A server named `ps`, `stop`, `wrap` or `unwrap` stands behind `--` like any other.
+
+Exit codes: that of the server; 127 if it cannot be run, 2 for wrong usage.";
+
+/// Longest time of a flag.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Arguments of `antiphon mcp`.
+#[derive(Debug, clap::Args)]
+#[group(id = "mcp")]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub(in crate::cli) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<McpCommand>,
+    #[command(flatten)]
+    pub(super) wrapper: WrapperArgs,
+}
+
+/// Subcommands of `antiphon mcp`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum McpCommand {
+    /// Put antiphon mcp before the servers in a client's file: antiphon mcp wrap .mcp.json
+    #[command(after_help = mcp_wrap::AFTER_HELP)]
+    Wrap(ChangeArgs),
+    /// Take antiphon mcp away again, byte for byte
+    #[command(after_help = mcp_wrap::AFTER_HELP)]
+    Unwrap(ChangeArgs),
+    /// List the runs that go on without their clients
+    Ps,
+    /// End the processes of such runs: of all, or of the one with this id
+    Stop {
+        /// Id of a run, as `ps` lists it
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+    },
+    /// Own a server for the process with this id
+    #[command(hide = true)]
+    Keep {
+        /// Id of the process that the client has started
+        #[arg(long, value_name = "PID")]
+        front: u32,
+        #[command(flatten)]
+        wrapper: WrapperArgs,
+    },
+}
+
+/// The server and how its calls are treated.
+#[derive(Debug, clap::Args)]
+pub(super) struct WrapperArgs {
+    /// Time after which a call that still runs gets an answer that says so: `auto`, `never` or a duration [default:
+    /// auto, shortly before the client's timeout where that is known]
+    #[arg(long, value_name = "DURATION", value_parser = parse_answer_after)]
+    pub(super) answer_after: Option<GivenAnswerTime>,
+    /// Time after which the client gives a call up, as its configuration says
+    #[arg(long, value_name = "DURATION", value_parser = parse_time)]
+    pub(super) client_timeout: Option<Duration>,
+    /// Tier of a tool. Of `revertible` ones every cancel reaches the server
+    #[arg(long, value_name = "TOOL=read|revertible|durable|one_way", value_parser = parse_tier)]
+    pub(super) tier: Vec<GivenTier>,
+    /// Time that a run goes on without a client
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_time)]
+    pub(super) linger: Duration,
+    /// Command of the server, with its arguments
+    #[arg(value_name = "SERVER", last = true)]
+    pub(super) server: Vec<OsString>,
+}
+
+/// The value of `--answer-after`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenAnswerTime {
+    /// Before the client's timeout.
+    Auto,
+    Never,
+    After(Duration),
+}
+
+/// The value of `--tier`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GivenTier {
+    pub(super) tool: String,
+    pub(super) is_revertible: bool,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|_| "expected a duration such as 90s, 5m or 1h".to_owned())?;
+    if time.is_zero() || time > LONGEST {
+        return Err("expected a duration from 1 ms to 7 days".to_owned());
+    }
+    Ok(time)
+}
+
+fn parse_answer_after(text: &str) -> Result<GivenAnswerTime, String> {
+    match text {
+        "auto" => Ok(GivenAnswerTime::Auto),
+        "never" => Ok(GivenAnswerTime::Never),
+        _ => parse_time(text)
+            .map(GivenAnswerTime::After)
+            .map_err(|error| format!("{error}, or auto, or never")),
+    }
+}
+
+fn parse_tier(text: &str) -> Result<GivenTier, String> {
+    let (tool, tier) = text.rsplit_once('=').unwrap_or_default();
+    let is_tier = ["read", "revertible", "durable", "one_way"].contains(&tier);
+    if tool.is_empty() || !is_tier {
+        return Err("expected TOOL=TIER with the tier read, revertible, durable or one_way".to_owned());
+    }
+    Ok(GivenTier {
+        tool: tool.to_owned(),
+        is_revertible: tier == "revertible",
+    })
+}

@@ -1,0 +1,114 @@
+//! Requests about calls to the running proxy, as a tool service: its token, else that of this machine's proxy.
+
+use std::{path::Path, time::Duration};
+
+use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
+
+use super::relay::{PostReply, WithdrawReply};
+use crate::cli::{
+    api_client::{ApiClient, ApiReply, ApiUrl, ClientError, ProxyFlags, SecretPlace},
+    result::call_path,
+};
+
+const SERVICE_TOKEN: SecretPlace = SecretPlace {
+    noun: "the token of the service",
+    variable: "ANTIPHON_SERVICE_TOKEN",
+    flag: "--token-file",
+};
+/// The longest wait for an answer of the proxy.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait before an early answer.
+const QUICK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pauses between the tries to post a result: each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The time in which a result is posted: the default of `ledger.ttl`.
+const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Asks if the proxy knows a call, in time for an early answer.
+pub(super) async fn is_known_soon(call_id: &str) -> bool {
+    let asked = tokio::time::timeout(QUICK_TIMEOUT, send_heartbeat(call_id)).await;
+    asked.is_ok_and(|known| known == Ok(true))
+}
+
+/// Posts a result until the proxy has it or refuses it. `failed` is called after the first try, if that fails.
+///
+/// Ends early if `kept`, the file with the result, is gone: then another process has taken it.
+pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, failed: impl Fn() + Send) -> PostReply {
+    let began = tokio::time::Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(reply) = try_post(call_id, body).await {
+            return reply;
+        }
+        if pause == FIRST_PAUSE {
+            failed();
+        }
+        if began.elapsed() > POST_TIME {
+            return PostReply::Refused;
+        }
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        if kept.is_some_and(|kept| !kept.exists()) {
+            return PostReply::Taken;
+        }
+    }
+}
+
+/// Tries to post a result. `None` if a later try may succeed.
+async fn try_post(call_id: &str, body: &str) -> Option<PostReply> {
+    // A result of a call that the proxy does not know would wait there for nothing.
+    match send_heartbeat(call_id).await {
+        Ok(true) => {}
+        Ok(false) => return Some(PostReply::Refused),
+        Err(()) => return None,
+    }
+    let client = find_proxy().ok()?;
+    match client.post(&call_path(call_id, "result"), body.to_owned()).await.ok()? {
+        ApiReply::Done(answer) => {
+            let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
+            (answer["state"] != "parked").then_some(PostReply::Settled)
+        }
+        ApiReply::Refused(refusal) if is_temporary(refusal.status) => None,
+        ApiReply::Refused(_) => Some(PostReply::Refused),
+    }
+}
+
+/// Takes a posted result back.
+pub(super) async fn withdraw_result(call_id: &str) -> WithdrawReply {
+    let Ok(client) = find_proxy() else {
+        return WithdrawReply::Unclear;
+    };
+    match client.post(&call_path(call_id, "withdraw"), String::new()).await {
+        Ok(ApiReply::Done(_)) => WithdrawReply::Withdrawn,
+        Ok(ApiReply::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => WithdrawReply::Delivered,
+        _ => WithdrawReply::Unclear,
+    }
+}
+
+/// Reports that a call is still running. Returns `true` if the proxy knows it, and an error without an answer.
+async fn send_heartbeat(call_id: &str) -> Result<bool, ()> {
+    let client = find_proxy().map_err(|_| ())?;
+    match client.post(&call_path(call_id, "heartbeat"), String::new()).await {
+        Ok(ApiReply::Done(_)) => Ok(true),
+        Ok(ApiReply::Refused(refusal)) if is_temporary(refusal.status) => Err(()),
+        Ok(ApiReply::Refused(refusal)) => Ok(refusal.status != StatusCode::NOT_FOUND),
+        Err(_) => Err(()),
+    }
+}
+
+/// Finds the proxy and the token, anew for each request: either may change while a run goes on.
+fn find_proxy() -> Result<ApiClient, ClientError> {
+    let url = ApiUrl::of_proxy(&ProxyFlags {
+        url: None,
+        config: None,
+    })?;
+    let token = SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?;
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
+    Ok(ApiClient::new(url, headers)?.with_timeout(ANSWER_TIMEOUT))
+}
+
+/// Returns `true` if a later request may succeed.
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status)
+}

@@ -1,0 +1,199 @@
+//! The relay with what it acts on: the queues to client and server, the folder of runs, the proxy.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use super::{
+    outlet::{Outlet, QueueLoad},
+    server::server_hash,
+};
+use crate::{
+    cli::mcp::{
+        arguments::{GivenAnswerTime, WrapperArgs},
+        call_ledger::{is_known_soon, post_result, withdraw_result},
+        relay::{AnswerAfter, CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        run_folder::RunFolder,
+    },
+    config::{default_mcp_path, process_environment},
+};
+
+/// The relay with what it acts on.
+pub(super) struct Desk {
+    relay: CallRelay,
+    began: Instant,
+    folder: RunFolder,
+    answers: UnboundedSender<RelayEvent>,
+    to_server: Option<Outlet>,
+    to_client: Option<Outlet>,
+    log: Outlet,
+}
+
+impl Desk {
+    /// Opens the folder of runs, and creates the relay.
+    pub(super) fn open(
+        args: &WrapperArgs,
+        answers: UnboundedSender<RelayEvent>,
+        to_server: Outlet,
+        to_client: Outlet,
+        log: Outlet,
+    ) -> Self {
+        let path = default_mcp_path(&process_environment);
+        let folder = match path.as_deref().map(RunFolder::open) {
+            Some(Ok(folder)) => folder,
+            Some(Err(error)) => {
+                log.send(note(&format!(
+                    "runs are joined within this process only: cannot use the state folder: {error}"
+                )));
+                RunFolder::in_memory()
+            }
+            None => RunFolder::in_memory(),
+        };
+        let revertible = args.tier.iter().filter(|tier| tier.is_revertible);
+        let settings = RelaySettings {
+            server: server_hash(&args.server),
+            answer_after: match args.answer_after {
+                None | Some(GivenAnswerTime::Auto) => AnswerAfter::Auto,
+                Some(GivenAnswerTime::Never) => AnswerAfter::Never,
+                Some(GivenAnswerTime::After(time)) => AnswerAfter::After(time),
+            },
+            client_timeout: args.client_timeout,
+            revertible: revertible.map(|tier| tier.tool.clone()).collect(),
+        };
+        Self {
+            relay: CallRelay::new(settings),
+            began: Instant::now(),
+            folder,
+            answers,
+            to_server: Some(to_server),
+            to_client: Some(to_client),
+            log,
+        }
+    }
+
+    /// Tells the relay of an event, and does what it wants.
+    pub(super) fn handle(&mut self, event: RelayEvent) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for effect in self.relay.handle_event(self.began.elapsed(), event) {
+                events.extend(self.perform(effect));
+            }
+        }
+    }
+
+    /// Posts the results that ended processes have left over.
+    pub(super) fn post_left_over(&mut self) {
+        for (hash, kept) in self.folder.take_left_over() {
+            self.handle(RelayEvent::LeftOver(hash, kept));
+        }
+    }
+
+    /// Does what the relay wants. Returns the event that answers it at once.
+    fn perform(&mut self, effect: RelayEffect) -> Option<RelayEvent> {
+        match effect {
+            RelayEffect::ToServer(line) => send_to(self.to_server.as_ref(), line),
+            RelayEffect::ToClient(line) => send_to(self.to_client.as_ref(), line),
+            RelayEffect::Say(text) => self.log.send(note(&text)),
+            RelayEffect::Look(hash) => return Some(RelayEvent::Found(hash, self.folder.look(&hash))),
+            RelayEffect::Mark(hash, tool, call_id) => self.folder.mark(hash, &tool, call_id.as_deref()),
+            RelayEffect::Unmark(hash) => self.folder.unmark(&hash),
+            RelayEffect::Keep(hash, kept) => {
+                if let Err(error) = self.folder.keep(hash, kept) {
+                    self.log
+                        .send(note(&format!("cannot keep a result for a retry: {error}")));
+                }
+            }
+            RelayEffect::Forget(hash) => self.folder.forget(&hash),
+            RelayEffect::Ask(number, call_id) => {
+                let answers = self.answers.clone();
+                spawn_boxed(async move {
+                    let is_known = is_known_soon(&call_id).await;
+                    // An error means that the keeper has ended.
+                    drop(answers.send(RelayEvent::CallKnown(number, is_known)));
+                });
+            }
+            RelayEffect::Post(number, hash, call_id, body) => {
+                let answers = self.answers.clone();
+                let kept = self.folder.kept_path(&hash);
+                spawn_boxed(async move {
+                    let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Repeated)));
+                    let reply = post_result(&call_id, &body, kept.as_deref(), failed).await;
+                    drop(answers.send(RelayEvent::Posted(number, reply)));
+                });
+            }
+            RelayEffect::Withdraw(number, call_id) => {
+                let answers = self.answers.clone();
+                spawn_boxed(async move {
+                    let reply = withdraw_result(&call_id).await;
+                    drop(answers.send(RelayEvent::Withdrawn(number, reply)));
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns the load of the server's queue if that is full.
+    pub(super) fn server_load(&self) -> Option<Arc<QueueLoad>> {
+        self.to_server
+            .as_ref()
+            .filter(|outlet| !outlet.has_room())
+            .map(Outlet::load)
+    }
+
+    /// Returns the load of the client's queue if that is full.
+    pub(super) fn client_load(&self) -> Option<Arc<QueueLoad>> {
+        self.to_client
+            .as_ref()
+            .filter(|outlet| !outlet.has_room())
+            .map(Outlet::load)
+    }
+
+    /// Ends the server's input.
+    pub(super) fn close_server(&mut self) {
+        self.to_server = None;
+    }
+
+    /// Forgets the client: nothing is written to it any more.
+    pub(super) fn close_client(&mut self) {
+        self.to_client = None;
+    }
+
+    /// Returns `true` if a run goes on in the server.
+    pub(super) fn is_running(&self) -> bool {
+        self.relay.is_running()
+    }
+
+    /// Returns `true` if no run goes on, and every result is where it belongs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.relay.is_idle()
+    }
+
+    /// Returns the time at which the relay has something to do.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.relay.next_wake().and_then(|at| self.began.checked_add(at))
+    }
+
+    /// Waits until client and log have what was sent to them.
+    pub(super) async fn finish_writing(&self, limit: Duration) {
+        if let Some(outlet) = &self.to_client {
+            outlet.load().await_empty(limit).await;
+            self.log.load().await_empty(limit).await;
+        }
+    }
+}
+
+fn send_to(outlet: Option<&Outlet>, line: Bytes) {
+    if let Some(outlet) = outlet {
+        outlet.send(line);
+    }
+}
+
+fn note(text: &str) -> Bytes {
+    Bytes::from(format!("antiphon: {text}\n"))
+}
+
+/// Starts a task on the heap, since its future contains those of the HTTP client.
+fn spawn_boxed(task: impl Future<Output = ()> + Send + 'static) {
+    drop(tokio::spawn(Box::pin(task)));
+}

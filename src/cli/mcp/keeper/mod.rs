@@ -1,0 +1,365 @@
+//! The process that owns the server: it pumps lines both ways, and outlives its client while a run goes on.
+
+mod client_pipes;
+mod desk;
+mod lines;
+mod outlet;
+mod server;
+
+use std::{
+    process::{ExitCode, ExitStatus},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use rustix::process::{Pid, Signal, getppid, kill_process};
+use tokio::{
+    io::AsyncReadExt as _,
+    process::{Child, ChildStderr, ChildStdout},
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::{Receiver, UnboundedReceiver, unbounded_channel},
+    time::{Instant, interval, sleep_until, timeout},
+};
+
+use super::{arguments::WrapperArgs, relay::RelayEvent};
+use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log};
+use desk::Desk;
+use lines::{CutLine, LineCutter};
+use outlet::Outlet;
+use server::{exit_code, signal_server, start_server};
+
+/// Exit code if the server cannot be run.
+const EXIT_CANNOT_RUN: u8 = 127;
+/// Bytes of one read.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// The time between two looks for the front.
+const FRONT_INTERVAL: Duration = Duration::from_millis(500);
+/// The time that a server has to end after its input has, before it gets SIGTERM, and then SIGKILL.
+const END_TIME: Duration = Duration::from_millis(1500);
+const KILL_TIME: Duration = Duration::from_millis(400);
+/// Time for the rest of a server's output after its end. What it has left behind may keep the pipe open.
+const REST_TIME: Duration = Duration::from_secs(1);
+/// Time for a client to read the last lines.
+const LAST_READ_TIME: Duration = Duration::from_secs(60);
+/// Time for posts after the server has ended by itself, or was stopped, before the front is released.
+const POST_TIME: Duration = Duration::from_secs(2);
+/// A time that never comes while a keeper lives.
+const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Runs the server. Returns its exit code.
+pub(super) fn run(front: u32, args: &WrapperArgs) -> anyhow::Result<ExitCode> {
+    // The keeper is not the leader of its group, since the front has just started it. Without a session of its own it
+    // would still work, but a signal to the group of the client would end it.
+    let own_session = rustix::process::setsid();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let code = runtime.block_on(Box::pin(async {
+        let log = write_log().context("cannot start")?;
+        if own_session.is_err() {
+            log.send(Bytes::from(
+                "antiphon: the server cannot leave the client's session, and ends with it\n",
+            ));
+        }
+        run_server(front, args, log).await
+    }));
+    runtime.shutdown_background();
+    code
+}
+
+async fn run_server(front: u32, args: &WrapperArgs, log: Outlet) -> anyhow::Result<ExitCode> {
+    let Some((program, arguments)) = args.server.split_first() else {
+        return Ok(ExitCode::from(super::EXIT_USAGE));
+    };
+    let child = match start_server(program, arguments) {
+        Ok(child) => child,
+        Err(error) => {
+            let load = log.load();
+            log.send(Bytes::from(format!(
+                "antiphon: cannot run {}: {error}\n",
+                program.display()
+            )));
+            load.await_empty(POST_TIME).await;
+            return Ok(ExitCode::from(EXIT_CANNOT_RUN));
+        }
+    };
+    Keeper::new(front, args, child, log)?.run_to_end().await
+}
+
+/// The keeper of one server.
+struct Keeper {
+    desk: Desk,
+    front: u32,
+    linger: Duration,
+    child: Child,
+    stdout: Option<ChildStdout>,
+    cutter: LineCutter,
+    client: Receiver<CutLine>,
+    has_input: bool,
+    client_closed: UnboundedReceiver<ClientClosed>,
+    answers: UnboundedReceiver<RelayEvent>,
+    status: Option<ExitStatus>,
+    status_at: Option<Instant>,
+    is_server_gone: bool,
+    server_gone_at: Option<Instant>,
+    client_gone_at: Option<Instant>,
+    /// The time at which the server gets its next signal.
+    next_signal: Option<(Instant, Signal)>,
+    is_front_released: bool,
+    /// A person wants it to end now.
+    is_stopped: bool,
+}
+
+/// What a keeper waits for.
+enum KeeperEvent {
+    ClientLine(Option<CutLine>),
+    ServerBytes(std::io::Result<usize>),
+    ServerEnded(std::io::Result<ExitStatus>),
+    Answer(RelayEvent),
+    ClientClosed,
+    FrontCheck,
+    Stop,
+    Wake,
+}
+
+impl Keeper {
+    fn new(front: u32, args: &WrapperArgs, mut child: Child, log: Outlet) -> anyhow::Result<Self> {
+        let (closed, client_closed) = unbounded_channel();
+        let (sender, answers) = unbounded_channel();
+        let client_out = write_client(closed).context("cannot start")?;
+        let (to_server, end) = Outlet::open();
+        if let Some(stdin) = child.stdin.take() {
+            drop(tokio::spawn(end.write_all(stdin)));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            drop(tokio::spawn(copy_log(stderr, log.clone())));
+        }
+        Ok(Self {
+            desk: Desk::open(args, sender, to_server, client_out, log),
+            front,
+            linger: args.linger,
+            stdout: child.stdout.take(),
+            child,
+            cutter: LineCutter::default(),
+            client: read_client().context("cannot start")?,
+            has_input: true,
+            client_closed,
+            answers,
+            status: None,
+            status_at: None,
+            is_server_gone: false,
+            server_gone_at: None,
+            client_gone_at: None,
+            next_signal: None,
+            is_front_released: false,
+            is_stopped: false,
+        })
+    }
+
+    async fn run_to_end(mut self) -> anyhow::Result<ExitCode> {
+        let mut stop = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+        let mut front_checks = interval(FRONT_INTERVAL);
+        self.desk.post_left_over();
+        while !self.is_over() {
+            let wake = self.next_wake();
+            let (to_server, to_client) = (self.desk.server_load(), self.desk.client_load());
+            let (server_room, client_room) = (to_server.is_none(), to_client.is_none());
+            let event = tokio::select! {
+                line = self.client.recv(), if self.has_input && server_room => KeeperEvent::ClientLine(line),
+                read = read_chunk(&mut self.stdout, &mut self.cutter), if self.stdout.is_some() && client_room => {
+                    KeeperEvent::ServerBytes(read)
+                }
+                () = outlet::await_load(to_server), if !server_room => KeeperEvent::Wake,
+                () = outlet::await_load(to_client), if !client_room => KeeperEvent::Wake,
+                Some(answer) = self.answers.recv() => KeeperEvent::Answer(answer),
+                Some(ClientClosed) = self.client_closed.recv() => KeeperEvent::ClientClosed,
+                ended = self.child.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(ended),
+                _ = front_checks.tick(), if self.client_gone_at.is_none() => KeeperEvent::FrontCheck,
+                _ = stop.recv() => KeeperEvent::Stop,
+                () = sleep_until(wake) => KeeperEvent::Wake,
+            };
+            self.take_event(event);
+            self.end_what_is_due();
+        }
+        signal_server(self.child.id(), Signal::KILL);
+        self.desk.finish_writing(LAST_READ_TIME).await;
+        Ok(ExitCode::from(self.status.map_or(1, exit_code)))
+    }
+
+    fn take_event(&mut self, event: KeeperEvent) {
+        match event {
+            KeeperEvent::ClientLine(Some(line)) => self.desk.handle(client_event(line)),
+            KeeperEvent::ClientLine(None) => {
+                self.has_input = false;
+                self.lose_client(false);
+            }
+            KeeperEvent::ServerBytes(Ok(length)) if length > 0 => {
+                while let Some(line) = self.cutter.next_line() {
+                    self.desk.handle(server_event(line));
+                }
+            }
+            KeeperEvent::ServerBytes(_) => {
+                self.stdout = None;
+                if let Some(rest) = self.cutter.take_rest() {
+                    self.desk.handle(server_event(rest));
+                }
+                // A server that cannot answer any more must end.
+                self.stop_server();
+            }
+            KeeperEvent::ServerEnded(ended) => {
+                self.status = ended.ok();
+                self.status_at = Some(Instant::now());
+            }
+            KeeperEvent::Answer(event) => self.desk.handle(event),
+            KeeperEvent::ClientClosed => self.lose_client(true),
+            KeeperEvent::FrontCheck => {
+                let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
+                if parent.and_then(|parent| u32::try_from(parent).ok()) != Some(self.front) {
+                    self.lose_client(true);
+                }
+            }
+            KeeperEvent::Stop => {
+                self.is_stopped = true;
+                self.lose_client(true);
+                self.stop_server();
+                self.next_signal = Some((Instant::now(), Signal::TERM));
+            }
+            KeeperEvent::Wake => self.desk.handle(RelayEvent::Tick),
+        }
+    }
+
+    /// Goes on without a client. One that has only ended its input may still read what the server says to that.
+    fn lose_client(&mut self, is_deaf: bool) {
+        let is_running = self.desk.is_running();
+        if is_deaf || is_running {
+            self.desk.close_client();
+            // If it fails, the client waits for its pipes a little longer.
+            drop(leave_client());
+        }
+        if self.client_gone_at.is_none() {
+            self.client_gone_at = Some(Instant::now());
+            self.desk.handle(RelayEvent::ClientGone);
+        }
+    }
+
+    /// Ends the server's input, so that it ends by itself.
+    fn stop_server(&mut self) {
+        if self.next_signal.is_none() && self.status.is_none() {
+            self.desk.close_server();
+            let at = Instant::now().checked_add(END_TIME);
+            self.next_signal = at.map(|at| (at, Signal::TERM));
+        }
+    }
+
+    /// Does what time demands.
+    fn end_what_is_due(&mut self) {
+        let now = Instant::now();
+        if let Some((at, signal)) = self.next_signal.filter(|(at, _)| *at <= now && self.status.is_none()) {
+            signal_server(self.child.id(), signal);
+            let next = at.max(now).checked_add(KILL_TIME);
+            self.next_signal = next.map(|next| (next, Signal::KILL));
+        }
+        let is_rest_over = self
+            .status_at
+            .is_some_and(|at| self.stdout.is_none() || at + REST_TIME <= now);
+        if is_rest_over && !self.is_server_gone {
+            self.is_server_gone = true;
+            self.server_gone_at = Some(now);
+            self.stdout = None;
+            self.desk.handle(RelayEvent::ServerGone);
+        }
+        if let Some(gone) = self.client_gone_at {
+            let is_late = gone.checked_add(self.linger).is_none_or(|end| end <= now);
+            if !self.desk.is_running() || is_late {
+                self.stop_server();
+            }
+            let is_going_on = self.desk.is_running() || (self.is_server_gone && !self.desk.is_idle());
+            if is_going_on && !is_late {
+                self.release_front();
+            }
+        }
+        if self.server_gone_at.is_some_and(|gone| gone + POST_TIME <= now) && !self.desk.is_idle() {
+            self.lose_client(true);
+            self.release_front();
+        }
+    }
+
+    /// Lets the front end, since this process goes on without it.
+    fn release_front(&mut self) {
+        if !std::mem::replace(&mut self.is_front_released, true) {
+            let front = getppid().filter(|parent| u32::try_from(parent.as_raw_nonzero().get()) == Ok(self.front));
+            // An error means that it has ended.
+            let _ = front.map(|front: Pid| kill_process(front, Signal::USR1));
+        }
+    }
+
+    /// Returns `true` if there is nothing left to do.
+    fn is_over(&self) -> bool {
+        let Some(gone) = self.server_gone_at else {
+            return false;
+        };
+        let limit = if self.is_stopped { POST_TIME } else { self.linger };
+        self.desk.is_idle() || gone.checked_add(limit).is_none_or(|end| end <= Instant::now())
+    }
+
+    /// Returns the next time at which something is due.
+    fn next_wake(&self) -> Instant {
+        let now = Instant::now();
+        let of_signal = self.next_signal.filter(|_| self.status.is_none()).map(|(at, _)| at);
+        let of_rest = self
+            .status_at
+            .filter(|_| !self.is_server_gone)
+            .and_then(|at| at.checked_add(REST_TIME));
+        let of_linger = self.client_gone_at.filter(|_| self.status.is_none());
+        let of_linger = of_linger
+            .and_then(|gone| gone.checked_add(self.linger))
+            .filter(|at| *at > now);
+        let of_posts = self.server_gone_at.into_iter().flat_map(|gone| {
+            let ends = [gone.checked_add(POST_TIME), gone.checked_add(self.linger)];
+            ends.into_iter().flatten().filter(|end| *end > now)
+        });
+        let times = [of_signal, of_rest, of_linger, self.desk.next_wake()];
+        let first = times.into_iter().flatten().chain(of_posts).min();
+        first.unwrap_or_else(|| now + FAR)
+    }
+}
+
+fn client_event(line: CutLine) -> RelayEvent {
+    match line {
+        CutLine::Whole(line) => RelayEvent::ClientLine(line),
+        CutLine::Piece(piece, _) => RelayEvent::ClientPiece(piece),
+    }
+}
+
+fn server_event(line: CutLine) -> RelayEvent {
+    match line {
+        CutLine::Whole(line) => RelayEvent::ServerLine(line),
+        CutLine::Piece(piece, is_last) => RelayEvent::ServerPiece(piece, is_last),
+    }
+}
+
+async fn read_chunk(stdout: &mut Option<ChildStdout>, cutter: &mut LineCutter) -> std::io::Result<usize> {
+    let Some(stdout) = stdout else {
+        return Ok(0);
+    };
+    let buffer = cutter.buffer();
+    buffer.reserve(CHUNK_BYTES);
+    stdout.read_buf(buffer).await
+}
+
+/// Copies what the server says on its standard error.
+async fn copy_log(mut from: ChildStderr, log: Outlet) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while let Ok(length) = from.read(&mut chunk).await {
+        if length == 0 {
+            return;
+        }
+        log.send(Bytes::copy_from_slice(chunk.get(..length).unwrap_or_default()));
+        while !log.has_room() {
+            // Of a client that never reads, the server learns as it would without the wrapper.
+            drop(timeout(REST_TIME, log.load().await_change()).await);
+        }
+    }
+}

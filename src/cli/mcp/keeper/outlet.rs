@@ -1,0 +1,141 @@
+//! Queues of bytes on their way out. Each has a writer of its own, so that no slow reader stops the other direction.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt as _},
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
+};
+
+/// The bytes from which on nothing more is read for a queue. A line may exceed them.
+const ROOM: usize = 1024 * 1024;
+
+/// The way into a queue. The writer ends once it is dropped and everything is written.
+#[derive(Clone, Debug)]
+pub(super) struct Outlet {
+    sender: UnboundedSender<Bytes>,
+    load: Arc<QueueLoad>,
+}
+
+/// The load of a queue.
+#[derive(Debug, Default)]
+pub(super) struct QueueLoad {
+    bytes: AtomicUsize,
+    written: Notify,
+}
+
+/// The way out of a queue.
+pub(super) struct OutletEnd {
+    receiver: UnboundedReceiver<Bytes>,
+    load: Arc<QueueLoad>,
+}
+
+impl Outlet {
+    /// Creates a queue.
+    pub(super) fn open() -> (Self, OutletEnd) {
+        let (sender, receiver) = unbounded_channel();
+        let load = Arc::new(QueueLoad::default());
+        let end = OutletEnd {
+            receiver,
+            load: Arc::clone(&load),
+        };
+        (Self { sender, load }, end)
+    }
+
+    /// Adds bytes. They are lost if nobody reads there any more.
+    pub(super) fn send(&self, bytes: Bytes) {
+        let length = bytes.len();
+        self.load.bytes.fetch_add(length, Ordering::AcqRel);
+        if self.sender.send(bytes).is_err() {
+            self.load.take_off(length);
+        }
+    }
+
+    /// Returns `true` if the queue takes more.
+    pub(super) fn has_room(&self) -> bool {
+        self.load.bytes.load(Ordering::Acquire) < ROOM
+    }
+
+    /// Returns the load, to wait for.
+    pub(super) fn load(&self) -> Arc<QueueLoad> {
+        Arc::clone(&self.load)
+    }
+}
+
+impl QueueLoad {
+    /// Waits until something was written.
+    pub(super) async fn await_change(&self) {
+        self.written.notified().await;
+    }
+
+    /// Waits until the queue is empty, for this time at most.
+    pub(super) async fn await_empty(&self, limit: Duration) {
+        let waiting = async {
+            while self.bytes.load(Ordering::Acquire) > 0 {
+                self.await_change().await;
+            }
+        };
+        // Whoever does not read in this time gets the rest no more.
+        drop(tokio::time::timeout(limit, waiting).await);
+    }
+
+    fn take_off(&self, length: usize) {
+        self.bytes.fetch_sub(length, Ordering::AcqRel);
+        self.written.notify_one();
+    }
+}
+
+impl OutletEnd {
+    /// Writes everything to a pipe of a child. Ends early if nobody reads it.
+    pub(super) async fn write_all(mut self, mut to: impl AsyncWrite + Unpin) {
+        while let Some(bytes) = self.receiver.recv().await {
+            let written = to.write_all(&bytes).await;
+            self.load.take_off(bytes.len());
+            if written.is_err() {
+                break;
+            }
+        }
+        self.drain();
+    }
+
+    /// As [`write_all`](Self::write_all), on a thread of its own: the client may have the same pipe in its own mode.
+    /// Returns `true` if everything was written.
+    pub(super) fn write_blocking(mut self, to: &mut impl Write) -> bool {
+        while let Some(bytes) = self.receiver.blocking_recv() {
+            let written = to.write_all(&bytes).and_then(|()| to.flush());
+            self.load.take_off(bytes.len());
+            if written.is_err() {
+                self.drain();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Forgets what is left, so that nobody waits for room.
+    fn drain(&mut self) {
+        self.receiver.close();
+        while let Ok(bytes) = self.receiver.try_recv() {
+            self.load.take_off(bytes.len());
+        }
+    }
+}
+
+/// Waits until something of a full queue was written.
+pub(super) async fn await_load(load: Option<Arc<QueueLoad>>) {
+    match load {
+        Some(load) => load.await_change().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,97 @@
+//! The server: its start, its identity, its end.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::process::ExitStatusExt as _,
+    process::{ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+
+use crate::{cli::mcp::relay::RunHash, digest::digest_of};
+
+/// Parts of the names of variables that tell one account from another. Two servers that differ in one share no run.
+const ACCOUNT_WORDS: [&str; 18] = [
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "PASS",
+    "CREDENTIAL",
+    "AUTH",
+    "ACCOUNT",
+    "PROFILE",
+    "USER",
+    "URL",
+    "URI",
+    "HOST",
+    "ENDPOINT",
+    "DATABASE",
+    "DSN",
+    "REGION",
+    "TENANT",
+    "PROJECT",
+];
+/// Offset of the exit code if a signal ended the server, as shells do.
+const EXIT_SIGNAL: i32 = 128;
+
+/// Starts the server in a process group of its own, without the tokens of Antiphon.
+pub(super) fn start_server(program: &OsStr, arguments: &[OsString]) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, _) in env::vars_os().filter(|(name, _)| is_own_secret(name)) {
+        command.env_remove(name);
+    }
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// Returns the hash that tells the runs of this server from those of others: command, folder, account.
+pub(super) fn server_hash(command: &[OsString]) -> RunHash {
+    let mut accounts: Vec<Vec<u8>> = env::vars_os()
+        .filter(|(name, _)| is_account(name) && !is_own(name))
+        .map(|(name, value)| [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat())
+        .collect();
+    accounts.sort_unstable();
+    let folder = env::current_dir().unwrap_or_default();
+    let command_length = command.len().to_le_bytes();
+    let parts = [&command_length[..], folder.as_os_str().as_encoded_bytes()].into_iter();
+    let parts = parts.chain(command.iter().map(|part| part.as_encoded_bytes()));
+    digest_of(parts.chain(accounts.iter().map(Vec::as_slice)))
+}
+
+/// Sends a signal to the server and to what it has started.
+pub(super) fn signal_server(process: Option<u32>, signal: Signal) {
+    let group = process.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // An error means that it has ended.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Returns the exit code of the server, with 128 plus the signal that ended it.
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map(|number| EXIT_SIGNAL.saturating_add(number));
+    let code = status.code().or_else(signal);
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn is_own(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"ANTIPHON_")
+}
+
+fn is_own_secret(name: &OsStr) -> bool {
+    is_own(name) && name.to_string_lossy().contains("TOKEN")
+}
+
+fn is_account(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    ACCOUNT_WORDS.iter().any(|word| name.contains(word))
+}

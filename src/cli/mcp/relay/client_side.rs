@@ -1,0 +1,250 @@
+//! Lines of the client: calls start or join runs, and cancels are held or pass.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{
+    events::{FoundRun, KeptResult, RelayEffect, ResultPlace, RunHash, RunNumber},
+    message::{CallRequest, McpMessage, RpcId, read_message},
+    outcome::absent_client_line,
+    state::{Asker, CallRelay, RunStage, ToolRun},
+};
+use crate::{digest::digest_of, printable::printable_text};
+
+/// Most calls that are watched at once.
+const WATCHED_MAX: usize = 256;
+/// Longest line of a call that is watched, in bytes.
+const CALL_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most requests for lists of tools that wait at once.
+const LISTS_MAX: usize = 64;
+/// The part of the client's timeout by which a cancel may be early or late: one in so many.
+const TIMEOUT_SLACK: u32 = 50;
+
+impl CallRelay {
+    pub(super) fn take_client_line(&mut self, line: Bytes) {
+        match read_message(&line) {
+            McpMessage::Call(request) => return self.take_call(request, line),
+            McpMessage::Cancel { id, reason } if self.take_cancel(&id, &reason) => return,
+            McpMessage::Greeting { client } => self.client = client,
+            McpMessage::ToolList { id } if self.lists.len() < LISTS_MAX => {
+                self.lists.insert(id);
+            }
+            McpMessage::Answer { id, .. } => self.close_server_request(&id),
+            _ => {}
+        }
+        self.effects.push(RelayEffect::ToServer(line));
+    }
+
+    /// Starts the run of a call, or lets it join one.
+    fn take_call(&mut self, request: CallRequest, line: Bytes) {
+        let watched: usize = self.runs.values().map(|run| run.waiters.len().saturating_add(1)).sum();
+        let is_crowd = watched.saturating_add(self.elsewhere.len()) >= WATCHED_MAX;
+        if is_crowd && !self.is_crowd_said {
+            self.is_crowd_said = true;
+            self.say(format!(
+                "more than {WATCHED_MAX} calls are open; those beyond pass unwatched: nothing joins them, and their results \
+                 are not kept"
+            ));
+        }
+        // An id that is in use again belongs to the newer request.
+        self.runs.retain(|_, run| !run.is_open() || run.server_id != request.id);
+        if is_crowd || line.len() > CALL_BYTES_MAX {
+            self.effects.push(RelayEffect::ToServer(line));
+            return;
+        }
+        let hash = digest_of([&self.settings.server[..], request.tool.as_bytes(), &request.input]);
+        let asker = Asker {
+            request,
+            line,
+            since: self.now,
+            since_active: self.clock.reading(self.now),
+            is_asked: false,
+            may_start: false,
+        };
+        let same = |(number, run): (&RunNumber, &ToolRun)| {
+            let is_joinable = run.asker.is_none() && !matches!(run.stage, RunStage::Stopped);
+            (is_joinable && run.hash == hash).then_some(*number)
+        };
+        if let Some(number) = self.runs.iter().find_map(same) {
+            self.join_run(number, asker);
+        } else {
+            self.elsewhere.push((hash, asker));
+            self.effects.push(RelayEffect::Look(hash));
+        }
+    }
+
+    /// Lets a request wait for a detached run, or gives it the result that the run has.
+    fn join_run(&mut self, number: RunNumber, mut asker: Asker) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let note = format!(
+            "a call of {} joins the run that was started before",
+            printable_text(&run.tool)
+        );
+        asker.may_start = matches!(run.stage, RunStage::Withdrawing(_));
+        run.waiters.push(asker);
+        if let RunStage::Posting(outcome, true) = &run.stage {
+            let outcome = outcome.clone();
+            self.give_result(number, &outcome);
+        }
+        self.say(note);
+    }
+
+    /// Starts a run in the server.
+    pub(super) fn start_run(&mut self, hash: RunHash, mut asker: Asker) -> RunNumber {
+        let line = std::mem::take(&mut asker.line);
+        self.effects.push(RelayEffect::ToServer(line));
+        let run = ToolRun {
+            hash,
+            tool: asker.request.tool.clone(),
+            call_id: asker.request.call_id.clone(),
+            server_id: asker.request.id.clone(),
+            progress: asker.request.progress.clone(),
+            asker: Some(asker),
+            waiters: Vec::new(),
+            stage: RunStage::Running,
+            is_left_over: false,
+        };
+        self.add_run(run)
+    }
+
+    /// Starts a run for the first of these requests, and lets the others wait for it.
+    pub(super) fn start_for_all(&mut self, hash: RunHash, askers: Vec<Asker>) {
+        let mut askers = askers.into_iter();
+        let Some(first) = askers.next() else {
+            return;
+        };
+        let number = self.start_run(hash, first);
+        if let Some(run) = self.runs.get_mut(&number) {
+            run.waiters.extend(askers);
+        }
+    }
+
+    /// Goes on with the requests that wait for the run of another process.
+    pub(super) fn take_found(&mut self, hash: RunHash, found: FoundRun) {
+        if matches!(found, FoundRun::Running) {
+            return;
+        }
+        let all = std::mem::take(&mut self.elsewhere);
+        let (askers, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == hash);
+        self.elsewhere = others;
+        let askers: Vec<Asker> = askers.into_iter().map(|(_, asker)| asker).collect();
+        match found {
+            FoundRun::Running => {}
+            FoundRun::Nothing => self.start_for_all(hash, askers),
+            FoundRun::Kept(kept) => self.give_kept(hash, kept, askers),
+        }
+    }
+
+    /// Gives the kept result of an earlier run, unless its conversation has it already.
+    fn give_kept(&mut self, hash: RunHash, kept: KeptResult, mut askers: Vec<Asker>) {
+        let Some(server_id) = askers.first().map(|asker| asker.request.id.clone()) else {
+            return;
+        };
+        for asker in &mut askers {
+            asker.may_start = true;
+        }
+        let call_id = kept.call_id.clone();
+        let outcome = kept.outcome.clone();
+        let number = self.add_run(ToolRun {
+            hash,
+            tool: kept.tool,
+            call_id: kept.call_id,
+            server_id,
+            progress: None,
+            asker: None,
+            waiters: askers,
+            stage: RunStage::Withdrawing(kept.outcome),
+            is_left_over: false,
+        });
+        match call_id.filter(|_| kept.place == ResultPlace::Posted) {
+            Some(call_id) => self.effects.push(RelayEffect::Withdraw(number, call_id)),
+            None => self.give_result(number, &outcome),
+        }
+    }
+
+    /// Returns `true` if a cancel is held, so that the server does not get it.
+    fn take_cancel(&mut self, id: &RpcId, reason: &str) -> bool {
+        if let Some(place) = self.elsewhere.iter().position(|(_, asker)| asker.request.id == *id) {
+            self.elsewhere.remove(place);
+            return true;
+        }
+        let waits = |run: &ToolRun| run.waiters.iter().position(|asker| asker.request.id == *id);
+        if let Some((run, place)) = self
+            .runs
+            .values_mut()
+            .find_map(|run| waits(run).map(|place| (run, place)))
+        {
+            run.drop_waiter(place);
+            return true;
+        }
+        let is_meant =
+            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
+        let Some(number) = self.runs.iter().find_map(is_meant) else {
+            return false;
+        };
+        let Some(run) = self.runs.get(&number) else {
+            return false;
+        };
+        let Some(asker) = &run.asker else {
+            // The client has given it up before, or has an early answer. A stopped one is told once more.
+            return run.is_detached();
+        };
+        let age = self.now.saturating_sub(asker.since);
+        let is_held = !self.settings.revertible.contains(&run.tool) && self.is_timeout(reason, age);
+        if is_held {
+            self.detach_run(number);
+        } else if let Some(run) = self.runs.get_mut(&number) {
+            run.asker = None;
+            run.stage = RunStage::Stopped;
+        }
+        is_held
+    }
+
+    /// Returns `true` if a client has given a call up because it took too long.
+    fn is_timeout(&self, reason: &str, age: Duration) -> bool {
+        let reason = reason.to_lowercase();
+        let is_said = ["timed out", "timeout"].iter().any(|word| reason.contains(word));
+        let is_time = self.client_timeout().is_some_and(|timeout| {
+            let slack = timeout.checked_div(TIMEOUT_SLACK).unwrap_or_default();
+            age >= timeout.saturating_sub(slack) && age <= timeout.saturating_add(slack)
+        });
+        is_said || is_time
+    }
+
+    /// Notes that the client no longer waits for a run.
+    pub(super) fn detach_run(&mut self, number: RunNumber) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        run.asker = None;
+        let (tool, call_id) = (run.tool.clone(), run.call_id.clone());
+        self.effects.push(RelayEffect::Mark(run.hash, tool, call_id));
+    }
+
+    /// Detaches every run: the client has closed its input, or its process has ended.
+    pub(super) fn lose_client(&mut self) {
+        if std::mem::replace(&mut self.is_client_gone, true) {
+            return;
+        }
+        self.elsewhere.clear();
+        self.held_lines = None;
+        let mut attached = Vec::new();
+        for (number, run) in &mut self.runs {
+            while !run.waiters.is_empty() {
+                run.drop_waiter(0);
+            }
+            attached.extend(run.asker.is_some().then_some(*number));
+        }
+        for number in attached {
+            self.detach_run(number);
+        }
+        // A tool that asks its client would wait for ever.
+        for (id, is_ping) in std::mem::take(&mut self.server_requests) {
+            self.effects
+                .push(RelayEffect::ToServer(absent_client_line(&id, is_ping)));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What happens to a relay, and what it wants done about it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bytes::Bytes;
+
+use super::outcome::ToolOutcome;
+
+/// The number of a run in its relay.
+pub(in crate::cli::mcp) type RunNumber = u64;
+/// The hash of a server, a tool and an input.
+pub(in crate::cli::mcp) type RunHash = [u8; 32];
+
+/// The settings of a relay.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli::mcp) struct RelaySettings {
+    /// The hash of the server's command, which tells its runs from those of other servers.
+    pub(in crate::cli::mcp) server: RunHash,
+    pub(in crate::cli::mcp) answer_after: AnswerAfter,
+    /// The time after which the client gives a call up, if its configuration says so.
+    pub(in crate::cli::mcp) client_timeout: Option<Duration>,
+    /// The tools whose runs are stopped by any cancel.
+    pub(in crate::cli::mcp) revertible: BTreeSet<String>,
+}
+
+/// The time of an early answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum AnswerAfter {
+    /// Before the client's timeout, where that is known.
+    #[default]
+    Auto,
+    Never,
+    After(Duration),
+}
+
+/// Something that has happened.
+#[derive(Debug)]
+pub(in crate::cli::mcp) enum RelayEvent {
+    /// A line of the client, with its end.
+    ClientLine(Bytes),
+    /// A part of a line that is too long to be read.
+    ClientPiece(Bytes),
+    ClientGone,
+    /// A line of the server, with its end.
+    ServerLine(Bytes),
+    /// A part of a line that is too long to be read, and `true` if it is the last one.
+    ServerPiece(Bytes, bool),
+    ServerGone,
+    /// Time has passed.
+    Tick,
+    /// The proxy knows the call, or does not.
+    CallKnown(RunNumber, bool),
+    /// The answer to a post.
+    Posted(RunNumber, PostReply),
+    /// The answer to a withdrawal.
+    Withdrawn(RunNumber, WithdrawReply),
+    /// The answer to [`RelayEffect::Look`].
+    Found(RunHash, FoundRun),
+    /// A result whose process has ended before it was posted.
+    LeftOver(RunHash, KeptResult),
+}
+
+/// The answer to a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum PostReply {
+    /// The proxy has the result with its call.
+    Settled,
+    /// It does not, and the post is repeated.
+    Repeated,
+    /// It never will.
+    Refused,
+    /// The kept result was taken by another process meanwhile.
+    Taken,
+}
+
+/// The answer to a withdrawal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum WithdrawReply {
+    /// No request will contain the result.
+    Withdrawn,
+    /// A request contains it already.
+    Delivered,
+    /// There is no answer that says so.
+    Unclear,
+}
+
+/// Whether another process has a run.
+#[derive(Debug)]
+pub(in crate::cli::mcp) enum FoundRun {
+    Nothing,
+    /// It goes on in another process.
+    Running,
+    /// It has ended, and its result was taken from where it was kept.
+    Kept(KeptResult),
+}
+
+/// A result that nobody has yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) struct KeptResult {
+    pub(in crate::cli::mcp) tool: String,
+    pub(in crate::cli::mcp) call_id: Option<String>,
+    pub(in crate::cli::mcp) place: ResultPlace,
+    pub(in crate::cli::mcp) outcome: ToolOutcome,
+}
+
+/// The place where a result waits for its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum ResultPlace {
+    /// Nowhere: only a retry can get it.
+    Nowhere,
+    /// It must still be posted.
+    Due,
+    /// The proxy has it.
+    Posted,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub(in crate::cli::mcp) enum RelayEffect {
+    ToServer(Bytes),
+    ToClient(Bytes),
+    /// A note for the person who reads the client's log.
+    Say(String),
+    /// Ask the proxy if it knows this call.
+    Ask(RunNumber, String),
+    /// Post this body for a call, until the proxy has it. `RunHash` is where the result is kept meanwhile.
+    Post(RunNumber, RunHash, String, String),
+    /// Take a posted result back.
+    Withdraw(RunNumber, String),
+    /// Look for the run of another process. The answer follows at once.
+    Look(RunHash),
+    /// Tell other processes that this run is detached, with its tool and its call.
+    Mark(RunHash, String, Option<String>),
+    Unmark(RunHash),
+    Keep(RunHash, KeptResult),
+    /// Remove a kept result.
+    Forget(RunHash),
+}

@@ -1,0 +1,42 @@
+//! The relay between a client and its server: lines pass as they came, and calls are watched beside them. Pure.
+
+mod client_side;
+mod early_answers;
+mod events;
+mod message;
+mod outcome;
+mod server_side;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(super) use events::{
+    AnswerAfter, FoundRun, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, ResultPlace, RunHash,
+    WithdrawReply,
+};
+pub(super) use outcome::ToolOutcome;
+pub(super) use state::CallRelay;
+
+use std::time::Duration;
+
+impl CallRelay {
+    /// Takes an event at a time since the start. Returns what is to be done, in this order.
+    pub(super) fn handle_event(&mut self, now: Duration, event: RelayEvent) -> Vec<RelayEffect> {
+        self.now = self.now.max(now);
+        match event {
+            RelayEvent::ClientLine(line) => self.take_client_line(line),
+            RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
+            RelayEvent::ClientGone => self.lose_client(),
+            RelayEvent::ServerLine(line) => self.take_server_line(line),
+            RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
+            RelayEvent::ServerGone => self.lose_server(),
+            RelayEvent::Tick => self.take_tick(),
+            RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),
+            RelayEvent::Posted(number, reply) => self.take_post_reply(number, reply),
+            RelayEvent::Withdrawn(number, reply) => self.take_withdraw_reply(number, reply),
+            RelayEvent::Found(hash, found) => self.take_found(hash, found),
+            RelayEvent::LeftOver(hash, kept) => self.take_left_over(hash, kept),
+        }
+        std::mem::take(&mut self.effects)
+    }
+}

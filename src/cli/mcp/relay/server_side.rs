@@ -1,0 +1,281 @@
+//! Lines of the server: answers pass, or become the results of detached runs.
+
+use bytes::Bytes;
+
+use super::{
+    events::{KeptResult, PostReply, RelayEffect, ResultPlace, RunHash, RunNumber, WithdrawReply},
+    message::{AnswerBody, McpMessage, RpcId, read_message, read_tools},
+    outcome::{ToolOutcome, absent_client_line},
+    state::{CallRelay, RunStage, ToolRun},
+};
+use crate::printable::printable_text;
+
+/// Most open requests of a server that stop the clock.
+const SERVER_REQUESTS_MAX: usize = 1024;
+/// Most tools whose facts are remembered.
+const TOOLS_MAX: usize = 4096;
+
+impl CallRelay {
+    pub(super) fn take_server_line(&mut self, line: Bytes) {
+        match read_message(&line) {
+            McpMessage::Answer { id, body } if self.take_answer(&id, body, &line) => return,
+            McpMessage::Progress { token } if self.is_unwanted(&token) => return,
+            McpMessage::Request { id, is_ping } if self.is_client_gone => {
+                self.effects
+                    .push(RelayEffect::ToServer(absent_client_line(&id, is_ping)));
+                return;
+            }
+            McpMessage::Request { id, is_ping } if self.server_requests.len() < SERVER_REQUESTS_MAX => {
+                self.server_requests.insert(id, is_ping);
+                self.clock.set_stopped(true, self.now);
+            }
+            McpMessage::Cancel { id, .. } => self.close_server_request(&id),
+            _ => {}
+        }
+        self.effects.push(RelayEffect::ToClient(line));
+    }
+
+    pub(super) fn take_server_piece(&mut self, piece: Bytes, is_last: bool) {
+        self.effects.push(RelayEffect::ToClient(piece));
+        if is_last {
+            let held = self.held_lines.take().unwrap_or_default();
+            self.effects.extend(held.into_iter().map(RelayEffect::ToClient));
+        } else {
+            self.held_lines.get_or_insert_default();
+        }
+    }
+
+    /// Notes that a request of the server has its answer, or needs none.
+    pub(super) fn close_server_request(&mut self, id: &RpcId) {
+        if self.server_requests.remove(id).is_some() && self.server_requests.is_empty() {
+            self.clock.set_stopped(false, self.now);
+        }
+    }
+
+    /// Returns `true` if the client does not get an answer.
+    fn take_answer(&mut self, id: &RpcId, body: AnswerBody<'_>, line: &Bytes) -> bool {
+        let is_meant =
+            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
+        let Some(number) = self.runs.iter().find_map(is_meant) else {
+            self.note_tools(id, body);
+            return false;
+        };
+        if self.runs.get(&number).is_some_and(|run| run.asker.is_some()) {
+            if let Some(run) = self.runs.remove(&number).filter(|run| !run.waiters.is_empty()) {
+                let outcome = ToolOutcome::of_answer(body);
+                for waiter in &run.waiters {
+                    let line = outcome.answer_line(&waiter.request.id);
+                    self.send_own(line);
+                }
+            }
+            self.effects.push(RelayEffect::ToClient(line.clone()));
+        } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, AnswerBody::Failure(_)) {
+            // It has stopped, as the client wanted.
+            self.runs.remove(&number);
+            return false;
+        } else {
+            self.end_run(number, ToolOutcome::of_answer(body), false);
+        }
+        true
+    }
+
+    /// Reads the list of the server's tools.
+    fn note_tools(&mut self, id: &RpcId, body: AnswerBody<'_>) {
+        if !self.lists.remove(id) {
+            return;
+        }
+        if let AnswerBody::Result(result) = body {
+            for tool in read_tools(result) {
+                if !tool.has_output_schema {
+                    self.structured_tools.remove(&tool.name);
+                } else if self.structured_tools.len() < TOOLS_MAX {
+                    self.structured_tools.insert(tool.name);
+                }
+            }
+        }
+    }
+
+    /// Returns `true` for the progress of a request that has its answer already.
+    fn is_unwanted(&self, token: &RpcId) -> bool {
+        let is_of = |run: &ToolRun| run.progress.as_ref() == Some(token);
+        self.runs.values().any(|run| is_of(run) && run.is_detached())
+    }
+
+    /// Ends a run to which no client is attached.
+    fn end_run(&mut self, number: RunNumber, outcome: ToolOutcome, is_lost: bool) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        if !run.waiters.is_empty() {
+            self.give_result(number, &outcome);
+            return;
+        }
+        let (hash, tool) = (run.hash, run.tool.clone());
+        let Some(call_id) = run.call_id.clone() else {
+            self.runs.remove(&number);
+            self.keep_for_retry(hash, tool, None, outcome, is_lost);
+            return;
+        };
+        let body = outcome.post_body();
+        run.stage = RunStage::Posting(outcome.clone(), false);
+        let kept = KeptResult {
+            tool,
+            call_id: Some(call_id.clone()),
+            place: ResultPlace::Due,
+            outcome,
+        };
+        self.effects.push(RelayEffect::Keep(hash, kept));
+        self.effects.push(RelayEffect::Post(number, hash, call_id, body));
+    }
+
+    /// Keeps a result that cannot be posted. One that tells nothing is not kept: a retry may run the tool.
+    fn keep_for_retry(
+        &mut self,
+        hash: RunHash,
+        tool: String,
+        call_id: Option<String>,
+        outcome: ToolOutcome,
+        is_lost: bool,
+    ) {
+        let name = printable_text(&tool);
+        if is_lost {
+            self.effects.push(RelayEffect::Forget(hash));
+            self.say(format!(
+                "the server ended during a run of {name}; its outcome is unknown"
+            ));
+        } else {
+            let kept = KeptResult {
+                tool,
+                call_id,
+                place: ResultPlace::Nowhere,
+                outcome,
+            };
+            self.effects.push(RelayEffect::Keep(hash, kept));
+            self.say(format!(
+                "{name} has finished; no conversation that the proxy knows waits for its result, which is kept for 1 h: the \
+                 same call gets it"
+            ));
+        }
+        self.effects.push(RelayEffect::Unmark(hash));
+    }
+
+    /// Gives a result to every request that waits for it. Nobody else gets it then.
+    pub(super) fn give_result(&mut self, number: RunNumber, outcome: &ToolOutcome) {
+        let Some(run) = self.runs.remove(&number) else {
+            return;
+        };
+        for waiter in &run.waiters {
+            let line = outcome.answer_line(&waiter.request.id);
+            self.send_own(line);
+        }
+        self.effects.push(RelayEffect::Forget(run.hash));
+        self.effects.push(RelayEffect::Unmark(run.hash));
+    }
+
+    /// Goes on after a try to post a result.
+    pub(super) fn take_post_reply(&mut self, number: RunNumber, reply: PostReply) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let RunStage::Posting(outcome, has_failed) = &mut run.stage else {
+            return;
+        };
+        let outcome = outcome.clone();
+        let (hash, tool, call_id) = (run.hash, run.tool.clone(), run.call_id.clone());
+        match reply {
+            PostReply::Settled if !run.waiters.is_empty() => {
+                run.stage = RunStage::Withdrawing(outcome);
+                let call_id = call_id.unwrap_or_default();
+                self.effects.push(RelayEffect::Withdraw(number, call_id));
+            }
+            _ if !run.waiters.is_empty() => self.give_result(number, &outcome),
+            PostReply::Repeated => {
+                *has_failed = true;
+                self.effects.push(RelayEffect::Unmark(hash));
+            }
+            PostReply::Settled => {
+                self.runs.remove(&number);
+                let name = printable_text(&tool);
+                let id = printable_text(call_id.as_deref().unwrap_or_default());
+                self.say(format!("{name} has finished; its result was posted for the call {id}"));
+                let kept = KeptResult {
+                    tool,
+                    call_id,
+                    place: ResultPlace::Posted,
+                    outcome,
+                };
+                self.effects.push(RelayEffect::Keep(hash, kept));
+                self.effects.push(RelayEffect::Unmark(hash));
+            }
+            PostReply::Refused => {
+                self.runs.remove(&number);
+                let is_lost = outcome == ToolOutcome::of_ended_server();
+                self.keep_for_retry(hash, tool, call_id, outcome, is_lost);
+            }
+            PostReply::Taken => {
+                self.runs.remove(&number);
+                self.effects.push(RelayEffect::Unmark(hash));
+            }
+        }
+    }
+
+    /// Goes on after a posted result was taken back, or could not be.
+    pub(super) fn take_withdraw_reply(&mut self, number: RunNumber, reply: WithdrawReply) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let RunStage::Withdrawing(outcome) = &run.stage else {
+            return;
+        };
+        let outcome = outcome.clone();
+        if run.waiters.is_empty() {
+            // Nobody waits any more: the result goes to its conversation after all.
+            if reply == WithdrawReply::Delivered {
+                self.give_result(number, &outcome);
+            } else {
+                self.end_run(number, outcome, false);
+            }
+            return;
+        }
+        let hash = run.hash;
+        let mut again = Vec::new();
+        if reply == WithdrawReply::Delivered {
+            // The model has the result already, so a call that came after it is meant once more.
+            let all = std::mem::take(&mut run.waiters);
+            (again, run.waiters) = all.into_iter().partition(|asker| asker.may_start);
+        }
+        self.give_result(number, &outcome);
+        self.start_for_all(hash, again);
+    }
+
+    /// Takes over a result whose process has ended before it was posted.
+    pub(super) fn take_left_over(&mut self, hash: RunHash, kept: KeptResult) {
+        let number = self.add_run(ToolRun {
+            hash,
+            tool: kept.tool,
+            call_id: kept.call_id,
+            server_id: RpcId::none(),
+            progress: None,
+            asker: None,
+            waiters: Vec::new(),
+            stage: RunStage::Stopped,
+            is_left_over: true,
+        });
+        self.end_run(number, kept.outcome, false);
+    }
+
+    /// Ends every run: the server has ended.
+    pub(super) fn lose_server(&mut self) {
+        self.elsewhere.clear();
+        let open = |(number, run): (&RunNumber, &ToolRun)| run.is_open().then_some(*number);
+        let open: Vec<RunNumber> = self.runs.iter().filter_map(open).collect();
+        for number in open {
+            if self.runs.get(&number).is_some_and(ToolRun::is_detached) {
+                self.end_run(number, ToolOutcome::of_ended_server(), true);
+            } else {
+                // The client sees the end of the server itself, or has stopped the run.
+                self.runs.remove(&number);
+            }
+        }
+    }
+}

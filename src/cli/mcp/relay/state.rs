@@ -1,0 +1,183 @@
+//! The calls that a relay watches, and what it knows of client and server.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::{
+    events::{RelayEffect, RelaySettings, RunHash, RunNumber},
+    message::{CallRequest, RpcId},
+    outcome::ToolOutcome,
+};
+
+/// A relay between one client and one server. Times are since its start.
+#[derive(Debug, Default)]
+pub(in crate::cli::mcp) struct CallRelay {
+    pub(super) settings: RelaySettings,
+    pub(super) now: Duration,
+    pub(super) runs: BTreeMap<RunNumber, ToolRun>,
+    pub(super) last_number: RunNumber,
+    /// Requests that wait for the run of another process.
+    pub(super) elsewhere: Vec<(RunHash, Asker)>,
+    pub(super) looked_at: Duration,
+    /// The name of the client's program.
+    pub(super) client: String,
+    pub(super) is_client_gone: bool,
+    /// Requests of the client for the list of tools.
+    pub(super) lists: BTreeSet<RpcId>,
+    /// Tools whose results must have a structured part.
+    pub(super) structured_tools: BTreeSet<String>,
+    /// Requests of the server that the client has not answered: `true` for a ping.
+    pub(super) server_requests: BTreeMap<RpcId, bool>,
+    pub(super) clock: WaitingClock,
+    pub(super) is_crowd_said: bool,
+    /// Own lines that wait for the end of a line of the server that is too long to be read.
+    pub(super) held_lines: Option<Vec<Bytes>>,
+    pub(super) effects: Vec<RelayEffect>,
+}
+
+/// One execution of a tool.
+#[derive(Debug)]
+pub(super) struct ToolRun {
+    pub(super) hash: RunHash,
+    pub(super) tool: String,
+    /// The call whose conversation gets the result, if no request does.
+    pub(super) call_id: Option<String>,
+    /// The id of the request that the server answers.
+    pub(super) server_id: RpcId,
+    pub(super) progress: Option<RpcId>,
+    /// The request that started it, while its client waits: the run is attached.
+    pub(super) asker: Option<Asker>,
+    /// Requests that have joined it.
+    pub(super) waiters: Vec<Asker>,
+    pub(super) stage: RunStage,
+    /// It is the run of a process that has ended.
+    pub(super) is_left_over: bool,
+}
+
+/// The stage of a run.
+#[derive(Debug)]
+pub(super) enum RunStage {
+    Running,
+    /// A cancel has told the server to stop it.
+    Stopped,
+    /// It has ended, and its result is on its way to the proxy. `true` if a try has failed already.
+    Posting(ToolOutcome, bool),
+    /// It has ended, and its posted result is taken back.
+    Withdrawing(ToolOutcome),
+}
+
+/// A request that waits for a run.
+#[derive(Debug)]
+pub(super) struct Asker {
+    pub(super) request: CallRequest,
+    /// The whole line. Empty once the server has it.
+    pub(super) line: Bytes,
+    pub(super) since: Duration,
+    /// The reading of the waiting clock when it came.
+    pub(super) since_active: Duration,
+    /// The proxy was asked if it knows the call, for an early answer.
+    pub(super) is_asked: bool,
+    /// If the result is in its conversation already, the call is meant once more.
+    pub(super) may_start: bool,
+}
+
+/// The time in which a client waits for the server, and not the server for its client.
+#[derive(Debug, Default)]
+pub(super) struct WaitingClock {
+    stopped_at: Option<Duration>,
+    stopped_for: Duration,
+}
+
+impl WaitingClock {
+    /// Returns the reading of the clock.
+    pub(super) fn reading(&self, now: Duration) -> Duration {
+        self.stopped_at.unwrap_or(now).saturating_sub(self.stopped_for)
+    }
+
+    /// Stops the clock, or lets it go on.
+    pub(super) fn set_stopped(&mut self, is_stopped: bool, now: Duration) {
+        match (self.stopped_at, is_stopped) {
+            (None, true) => self.stopped_at = Some(now),
+            (Some(since), false) => {
+                self.stopped_for = self.stopped_for.saturating_add(now.saturating_sub(since));
+                self.stopped_at = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the time at which the clock reads this. `None` while it is stopped.
+    pub(super) fn time_of(&self, reading: Duration) -> Option<Duration> {
+        self.stopped_at
+            .is_none()
+            .then(|| reading.saturating_add(self.stopped_for))
+    }
+}
+
+impl ToolRun {
+    /// Returns `true` if nobody waits for it whose request started it, and its result is still to come.
+    pub(super) fn is_detached(&self) -> bool {
+        self.asker.is_none() && matches!(self.stage, RunStage::Running)
+    }
+
+    /// Returns `true` if a cancel has told the server to stop it.
+    pub(super) const fn is_stopped(&self) -> bool {
+        matches!(self.stage, RunStage::Stopped)
+    }
+
+    /// Returns `true` if its server has still to answer.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.stage, RunStage::Running | RunStage::Stopped)
+    }
+
+    /// Forgets a request that joined it. Its conversation gets the result.
+    pub(super) fn drop_waiter(&mut self, place: usize) {
+        if place < self.waiters.len() {
+            let waiter = self.waiters.remove(place);
+            self.call_id = waiter.request.call_id.or_else(|| self.call_id.take());
+        }
+    }
+}
+
+impl CallRelay {
+    /// Creates a relay.
+    pub(in crate::cli::mcp) fn new(settings: RelaySettings) -> Self {
+        Self {
+            settings,
+            ..Self::default()
+        }
+    }
+
+    /// Returns `true` if no detached run goes on, and every result is where it belongs.
+    pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
+        let is_done = |run: &ToolRun| run.is_left_over || matches!(run.stage, RunStage::Stopped);
+        self.runs.values().all(is_done)
+    }
+
+    /// Returns `true` if a run goes on in the server.
+    pub(in crate::cli::mcp) fn is_running(&self) -> bool {
+        self.runs.values().any(|run| matches!(run.stage, RunStage::Running))
+    }
+
+    pub(super) fn add_run(&mut self, run: ToolRun) -> RunNumber {
+        self.last_number = self.last_number.saturating_add(1);
+        self.runs.insert(self.last_number, run);
+        self.last_number
+    }
+
+    /// Sends a line of the wrapper's own to the client.
+    pub(super) fn send_own(&mut self, line: Bytes) {
+        match &mut self.held_lines {
+            Some(held) => held.push(line),
+            None => self.effects.push(RelayEffect::ToClient(line)),
+        }
+    }
+
+    pub(super) fn say(&mut self, note: String) {
+        self.effects.push(RelayEffect::Say(note));
+    }
+}

@@ -1,0 +1,385 @@
+//! The folder in which wrappers of one user tell each other of detached runs, and keep results that nobody has.
+//!
+//! `NAME.run` marks a detached run: its process holds a lock on the file, so that a mark whose process has ended is told
+//! from others, whatever process has its id now. `NAME.json` keeps a result. A name is a keyed hash of server, tool and
+//! input.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::relay::{FoundRun, KeptResult, ResultPlace, RunHash, ToolOutcome};
+use crate::{
+    auth::Secret, cli::sealing::SealingKey, clock, digest::keyed_digest_of, local_token::open_local_token,
+    upstream::random_bytes,
+};
+
+/// Uses of the folder's key. Changing one makes kept results unreadable.
+const RESULT_KEY: &str = "antiphon mcp: result, version 1";
+const NAME_KEY: &str = "antiphon mcp: name, version 1";
+/// The file with the key.
+const KEY_FILE: &str = "key";
+/// The endings of marks and of kept results.
+const MARK_ENDING: &str = "run";
+const KEPT_ENDING: &str = "json";
+/// Most kept results.
+const KEPT_MAX: usize = 64;
+/// Most marks that are listed.
+const MARKS_MAX: usize = 4096;
+/// Largest file that is read, in bytes: a result of 8 MiB, encrypted and written in base64.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The time in which a retry gets a kept result.
+const RETRY_TIME: Duration = Duration::from_secs(60 * 60);
+/// The time in which a result is posted: the default of `ledger.ttl`.
+const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The folder, or the memory of this process where there is none.
+pub(super) struct RunFolder {
+    place: Option<FolderPlace>,
+    /// The marks of this process, with their locks.
+    marks: BTreeMap<RunHash, File>,
+    /// What is kept without a folder.
+    in_memory: BTreeMap<RunHash, KeptResult>,
+}
+
+struct FolderPlace {
+    path: PathBuf,
+    results: SealingKey,
+    names: [u8; 32],
+}
+
+/// A mark of a living process.
+#[derive(Debug)]
+pub(super) struct RunMark {
+    /// The beginning of the file's name.
+    pub(super) id: String,
+    pub(super) process: u32,
+    pub(super) tool: String,
+    pub(super) call_id: String,
+    /// Seconds since 1970.
+    pub(super) since: u64,
+}
+
+impl RunFolder {
+    /// Opens the folder, and removes what is too old.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let random = random_bytes().map_err(|_| io::Error::other("the system has no random bytes"))?;
+        let key = open_local_token(&path.join(KEY_FILE), random).map_err(io::Error::other)?;
+        let folder = Self {
+            place: Some(FolderPlace::of_key(path, &key)),
+            ..Self::in_memory()
+        };
+        folder.remove_old();
+        Ok(folder)
+    }
+
+    /// Returns a folder that only this process sees.
+    pub(super) const fn in_memory() -> Self {
+        Self {
+            place: None,
+            marks: BTreeMap::new(),
+            in_memory: BTreeMap::new(),
+        }
+    }
+
+    /// Marks a detached run of this process. Without a mark no other process joins it, which is no failure.
+    pub(super) fn mark(&mut self, hash: RunHash, tool: &str, call_id: Option<&str>) {
+        let Some(place) = &self.place else {
+            return;
+        };
+        let mark = json!({
+            "pid": std::process::id(),
+            "tool": tool,
+            "call_id": call_id,
+            "since": clock::unix_time().as_secs(),
+        });
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let Ok(mut file) = options.open(place.path_of(&hash, MARK_ENDING)) else {
+            return;
+        };
+        // Another process may have a run of the same input.
+        if file.try_lock().is_ok()
+            && file
+                .set_len(0)
+                .and_then(|()| file.write_all(mark.to_string().as_bytes()))
+                .is_ok()
+        {
+            self.marks.insert(hash, file);
+        }
+    }
+
+    /// Removes a mark of this process.
+    pub(super) fn unmark(&mut self, hash: &RunHash) {
+        if let (Some(lock), Some(place)) = (self.marks.remove(hash), &self.place) {
+            drop(fs::remove_file(place.path_of(hash, MARK_ENDING)));
+            drop(lock);
+        }
+    }
+
+    /// Keeps a result. One that was posted stays as it is if somebody has taken it meanwhile.
+    pub(super) fn keep(&mut self, hash: RunHash, kept: KeptResult) -> io::Result<()> {
+        let Some(place) = &self.place else {
+            if self.in_memory.len() < KEPT_MAX || self.in_memory.contains_key(&hash) {
+                self.in_memory.insert(hash, kept);
+                return Ok(());
+            }
+            return Err(io::Error::other("there are 64 kept results already"));
+        };
+        let path = place.path_of(&hash, KEPT_ENDING);
+        if kept.place == ResultPlace::Posted && !path.exists() {
+            return Ok(());
+        }
+        if !path.exists() {
+            place.make_room();
+        }
+        let text = place.write_kept(&hash, &kept)?;
+        let draft = path.with_extension(format!("draft-{}", std::process::id()));
+        write_private(&draft, &text)?;
+        fs::rename(&draft, &path)
+    }
+
+    /// Removes a kept result.
+    pub(super) fn forget(&mut self, hash: &RunHash) {
+        self.in_memory.remove(hash);
+        if let Some(place) = &self.place {
+            drop(fs::remove_file(place.path_of(hash, KEPT_ENDING)));
+        }
+    }
+
+    /// Returns the file of a kept result. `None` without a folder.
+    pub(super) fn kept_path(&self, hash: &RunHash) -> Option<PathBuf> {
+        self.place.as_ref().map(|place| place.path_of(hash, KEPT_ENDING))
+    }
+
+    /// Looks for a run of another process, and takes its result if it has ended.
+    pub(super) fn look(&mut self, hash: &RunHash) -> FoundRun {
+        let Some(place) = &self.place else {
+            return self.in_memory.remove(hash).map_or(FoundRun::Nothing, FoundRun::Kept);
+        };
+        // The mark goes after the result has come, so it is read first.
+        if is_locked(&place.path_of(hash, MARK_ENDING)) && !self.marks.contains_key(hash) {
+            return FoundRun::Running;
+        }
+        let taken = place.take_kept(&place.path_of(hash, KEPT_ENDING));
+        taken.map_or(FoundRun::Nothing, |(_, kept)| FoundRun::Kept(kept))
+    }
+
+    /// Takes the results that ended processes have not posted.
+    pub(super) fn take_left_over(&self) -> Vec<(RunHash, KeptResult)> {
+        let Some(place) = &self.place else {
+            return Vec::new();
+        };
+        let is_left = |path: &PathBuf| {
+            let document = read_document(path).unwrap_or_default();
+            document["place"] == place_name(ResultPlace::Due) && !is_locked(&path.with_extension(MARK_ENDING))
+        };
+        let paths = list_files(&place.path, KEPT_ENDING).into_iter().filter(is_left);
+        paths.filter_map(|path| place.take_kept(&path)).collect()
+    }
+
+    /// Lists the marks of living processes.
+    pub(super) fn list_marks(&self) -> Vec<RunMark> {
+        let Some(place) = &self.place else {
+            return Vec::new();
+        };
+        let files = list_files(&place.path, MARK_ENDING).into_iter().take(MARKS_MAX);
+        files
+            .filter(|path| is_locked(path))
+            .filter_map(|path| read_mark(&path))
+            .collect()
+    }
+
+    /// Removes results that are too old, and drafts and marks of ended processes.
+    fn remove_old(&self) {
+        let Some(place) = &self.place else {
+            return;
+        };
+        let now = clock::unix_time();
+        for path in list_files(&place.path, KEPT_ENDING) {
+            let document = read_document(&path).unwrap_or_default();
+            if is_expired(&document, now) {
+                drop(fs::remove_file(&path));
+            }
+        }
+        for path in list_files(&place.path, MARK_ENDING) {
+            // It removes the mark of an ended process.
+            is_locked(&path);
+        }
+        let is_draft = |path: &PathBuf| path.extension().is_some_and(|end| end.to_string_lossy().contains('-'));
+        let is_old = |path: &PathBuf| {
+            let modified = fs::metadata(path).and_then(|file| file.modified()).ok();
+            modified.is_none_or(|at| at.elapsed().is_ok_and(|age| age > RETRY_TIME))
+        };
+        for path in list_all(&place.path)
+            .into_iter()
+            .filter(|path| is_draft(path) && is_old(path))
+        {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+impl FolderPlace {
+    fn of_key(path: &Path, key: &Secret) -> Self {
+        Self {
+            path: path.to_owned(),
+            results: SealingKey::of_token(RESULT_KEY, key),
+            names: blake3::derive_key(NAME_KEY, key.reveal().as_bytes()),
+        }
+    }
+
+    fn name_of(&self, hash: &RunHash) -> String {
+        blake3::Hash::from_bytes(keyed_digest_of(&self.names, [&hash[..]]))
+            .to_hex()
+            .to_string()
+    }
+
+    fn path_of(&self, hash: &RunHash, ending: &str) -> PathBuf {
+        self.path.join(format!("{}.{ending}", self.name_of(hash)))
+    }
+
+    fn write_kept(&self, hash: &RunHash, kept: &KeptResult) -> io::Result<String> {
+        let inside = json!({
+            "hash": blake3::Hash::from_bytes(*hash).to_hex().as_str(),
+            "is_failure": kept.outcome.is_failure,
+            "body": kept.outcome.body,
+        });
+        let sealed = self.results.seal(inside.to_string().into_bytes(), &self.name_of(hash));
+        let sealed = sealed.ok_or_else(|| io::Error::other("the system has no random bytes"))?;
+        let document = json!({
+            "at": clock::unix_time().as_secs(),
+            "tool": kept.tool,
+            "call_id": kept.call_id,
+            "place": place_name(kept.place),
+            "sealed": sealed,
+        });
+        Ok(document.to_string())
+    }
+
+    /// Takes a kept result from its file. Of several processes one gets it.
+    fn take_kept(&self, path: &Path) -> Option<(RunHash, KeptResult)> {
+        let taken = path.with_extension(format!("taken-{}", std::process::id()));
+        fs::rename(path, &taken).ok()?;
+        let document = read_document(&taken);
+        drop(fs::remove_file(&taken));
+        let document = document?;
+        if is_expired(&document, clock::unix_time()) {
+            return None;
+        }
+        let name = path.file_stem()?.to_str()?;
+        let inside = self.results.open(document["sealed"].as_str()?, name)?;
+        let inside: Value = serde_json::from_slice(&inside).ok()?;
+        let hash = blake3::Hash::from_hex(inside["hash"].as_str()?).ok()?;
+        let kept = KeptResult {
+            tool: document["tool"].as_str()?.to_owned(),
+            call_id: document["call_id"].as_str().map(str::to_owned),
+            place: named_place(&document),
+            outcome: ToolOutcome {
+                is_failure: inside["is_failure"] == true,
+                body: inside["body"].as_str()?.to_owned(),
+            },
+        };
+        Some((*hash.as_bytes(), kept))
+    }
+
+    /// Removes the oldest results that need no post, until there is room for one more.
+    fn make_room(&self) {
+        let mut kept: Vec<(u64, PathBuf)> = list_files(&self.path, KEPT_ENDING)
+            .into_iter()
+            .map(|path| (read_document(&path).unwrap_or_default(), path))
+            .filter(|(document, _)| named_place(document) != ResultPlace::Due)
+            .map(|(document, path)| (document["at"].as_u64().unwrap_or_default(), path))
+            .collect();
+        kept.sort_unstable();
+        let surplus = kept.len().saturating_add(1).saturating_sub(KEPT_MAX);
+        for (_, path) in kept.into_iter().take(surplus) {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+const fn place_name(place: ResultPlace) -> &'static str {
+    match place {
+        ResultPlace::Nowhere => "nowhere",
+        ResultPlace::Due => "due",
+        ResultPlace::Posted => "posted",
+    }
+}
+
+fn named_place(document: &Value) -> ResultPlace {
+    let places = [ResultPlace::Due, ResultPlace::Posted];
+    let named = places.into_iter().find(|place| document["place"] == place_name(*place));
+    named.unwrap_or(ResultPlace::Nowhere)
+}
+
+fn is_expired(document: &Value, now: Duration) -> bool {
+    let at = Duration::from_secs(document["at"].as_u64().unwrap_or_default());
+    let time = match named_place(document) {
+        ResultPlace::Due => POST_TIME,
+        ResultPlace::Nowhere | ResultPlace::Posted => RETRY_TIME,
+    };
+    now.saturating_sub(at) > time
+}
+
+fn read_mark(path: &Path) -> Option<RunMark> {
+    let document = read_document(path)?;
+    let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
+    Some(RunMark {
+        id: path.file_stem()?.to_str()?.chars().take(12).collect(),
+        process: u32::try_from(document["pid"].as_u64()?).ok()?,
+        tool: text("tool"),
+        call_id: text("call_id"),
+        since: document["since"].as_u64()?,
+    })
+}
+
+/// Returns `true` if a living process holds a mark. The mark of an ended one is removed.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return true,
+        Err(TryLockError::Error(_)) => return false,
+        Ok(()) => {}
+    }
+    // Another process may have made a new mark in its place.
+    let number = |found: io::Result<fs::Metadata>| found.map(|file| (file.dev(), file.ino())).ok();
+    if number(file.metadata()) == number(fs::metadata(path)) {
+        drop(fs::remove_file(path));
+    }
+    false
+}
+
+fn read_document(path: &Path) -> Option<Value> {
+    let mut text = String::new();
+    let file = File::open(path).ok()?;
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+fn list_files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut files = list_all(folder);
+    files.retain(|path| path.extension().is_some_and(|end| end == ending));
+    files
+}
+
+fn list_all(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}

@@ -1,0 +1,514 @@
+//! `antiphon mcp` with the real binary, a toy server, a real proxy and a provider that judges strictly.
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use antiphon::config::VARIABLES;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::{
+    late::stories::install,
+    support::{
+        app::post_with,
+        binary::{Install, Process},
+        provider::{Provider, Reply, ToolCall},
+        state,
+    },
+};
+
+/// No step takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+const IDS: [&str; 2] = ["toolu_01AaBb9dE3fG7hJ2", "toolu_01CcDd8eF4gH6jK3"];
+const FILM: &str = "the film is ready";
+
+/// A server whose tool ends once the file `gate` exists. It notes its runs and the cancels that reach it.
+const TOY: &str = r#"
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"tools/call"'*)
+      echo run >> runs
+      ( while [ ! -e gate ]; do sleep 0.02; done
+        printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"the film is ready"}]}}\n' "$id" ) & ;;
+    *'notifications/cancelled'*) echo cancel >> cancels ;;
+    *'"crash"'*) kill -9 $$ ;;
+    *) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
+  esac
+done
+"#;
+
+/// The folder in which a toy server runs, and the state of its wrappers.
+struct Stage {
+    folder: std::path::PathBuf,
+    url: String,
+}
+
+impl Stage {
+    fn new(url: &str) -> Self {
+        let folder = state::directory();
+        fs::write(folder.join("toy.sh"), TOY).unwrap();
+        Self {
+            folder,
+            url: url.to_owned(),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        for (name, _) in VARIABLES.iter() {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command
+            .env("XDG_STATE_HOME", &self.folder)
+            .env("XDG_CONFIG_HOME", &self.folder)
+            .env("ANTIPHON_URL", &self.url)
+            .env("ANTIPHON_SERVICE_TOKEN", "token of tools")
+            .env_remove("HOME")
+            .current_dir(&self.folder)
+            .arg("mcp")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    fn wrap(&self, flags: &[&str]) -> ToyClient {
+        let arguments = [flags, &["--", "sh", "toy.sh"]].concat();
+        let mut child = self.command(&arguments).spawn().unwrap();
+        ToyClient {
+            stdin: child.stdin.take(),
+            lines: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+        }
+    }
+
+    /// Runs a command to its end. Returns its exit code and outputs.
+    async fn run(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
+        let mut child = self.command(arguments).spawn().unwrap();
+        drop(child.stdin.take().unwrap().write_all(input).await);
+        let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    fn open_gate(&self) {
+        fs::write(self.folder.join("gate"), "").unwrap();
+    }
+
+    fn count(&self, file: &str) -> usize {
+        fs::read_to_string(self.folder.join(file))
+            .unwrap_or_default()
+            .lines()
+            .count()
+    }
+
+    /// Waits until a run has begun.
+    async fn await_runs(&self, wanted: usize) {
+        await_that(|| self.count("runs") == wanted).await;
+    }
+
+    /// Returns the number of files of this kind that the wrappers have.
+    fn files(&self, ending: &str) -> usize {
+        let entries = fs::read_dir(self.folder.join("antiphon/mcp")).into_iter().flatten();
+        let has = |path: &Path| path.extension().is_some_and(|end| end == ending);
+        entries.filter(|entry| has(&entry.as_ref().unwrap().path())).count()
+    }
+
+    /// Waits until no process of this stage is left.
+    async fn await_no_process(&self) {
+        await_that(|| processes_of(&self.folder) == 0).await;
+    }
+}
+
+/// Returns the number of processes that run in a folder. Systems without such a list have none.
+fn processes_of(folder: &Path) -> usize {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_in = |process: &fs::DirEntry| fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
+    processes.filter(is_in).count()
+}
+
+/// Waits until a condition holds.
+async fn await_that(mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("it comes to pass");
+}
+
+/// The client of a wrapped server.
+struct ToyClient {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl ToyClient {
+    async fn send(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn call(&mut self, id: u32, call_id: Option<&str>) {
+        let meta = call_id.map_or_else(|| json!({}), |id| json!({"claudecode/toolUseId": id}));
+        let params = json!({"name": "render", "arguments": {"of": "film"}, "_meta": meta});
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .await;
+    }
+
+    async fn cancel(&mut self, id: u32, reason: &str) {
+        let params = json!({"requestId": id, "reason": reason});
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+            .await;
+    }
+
+    async fn line(&mut self) -> Value {
+        let line = timeout(PATIENCE, self.lines.next_line())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Returns the text of the next answer, which is to this request.
+    async fn text(&mut self, id: u32) -> String {
+        let line = self.line().await;
+        assert_eq!(line["id"], id, "{line}");
+        line["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the server has read every line before.
+    async fn sync(&mut self, id: u32) {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).await;
+        assert_eq!(self.line().await["id"], id);
+    }
+
+    /// Ends as a client that is killed: with its pipes, and the process that it has started.
+    async fn die(mut self) {
+        self.stdin = None;
+        self.child.kill().await.unwrap();
+    }
+
+    /// Ends its input, and returns the exit code and what was said.
+    async fn leave(mut self) -> (Option<i32>, String) {
+        self.stdin = None;
+        let status = timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
+        let mut said = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .await
+            .unwrap();
+        (status.code(), said)
+    }
+}
+
+/// A conversation through a proxy, of which the model calls the tool.
+struct Conversation {
+    provider: Provider,
+    install: Install,
+    process: Process,
+    messages: Vec<Value>,
+}
+
+impl Conversation {
+    async fn start() -> Self {
+        let provider = Provider::start().await;
+        let install = install(&provider);
+        let process = install.start().await;
+        let mut new = Self {
+            provider,
+            install,
+            process,
+            messages: Vec::new(),
+        };
+        new.says("hello", Reply::Text("hello".to_owned())).await;
+        new
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.process.data)
+    }
+
+    async fn says(&mut self, words: &str, reply: Reply) {
+        self.messages.push(json!({"role": "user", "content": words}));
+        self.provider.reply(reply);
+        let body = json!({"model": "m", "max_tokens": 99, "messages": self.messages}).to_string();
+        let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", "one")];
+        let answer = self
+            .process
+            .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+            .await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        self.messages
+            .push(json!({"role": "assistant", "content": answer.json()["content"]}));
+    }
+
+    async fn calls(&mut self, id: &str) {
+        let call = ToolCall::new(id, "mcp__toy__render", json!({"of": "film"}));
+        self.says("render it", Reply::Calls(vec![call])).await;
+    }
+
+    /// The client's own answer to the call.
+    fn brings(&mut self, id: &str, text: &str) {
+        self.messages
+            .push(json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text}]}));
+    }
+
+    /// Returns how often the last request to the provider contains the film.
+    fn films(&self) -> usize {
+        String::from_utf8_lossy(&self.provider.last().body)
+            .matches(FILM)
+            .count()
+    }
+
+    /// Waits until the proxy has so many results that no request contains.
+    async fn await_outstanding(&self, wanted: usize) {
+        let asking = async {
+            loop {
+                let request = crate::support::app::get_with("/ledger/v1/outstanding", &[("x-api-key", "sk-ann")]);
+                let answer = self.process.ask(request).await;
+                if answer.json()["outstanding"]
+                    .as_array()
+                    .is_some_and(|list| list.len() == wanted)
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, asking).await.expect("the result is posted");
+    }
+}
+
+#[tokio::test]
+async fn a_wrapped_server_is_the_server() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let input = b"{\"id\":1,\"method\":\"x\"}\r\nnoise\n\n[1]\n\xc3\xa4 last";
+    let (code, out, err) = stage.run(&["--", "cat"], input).await;
+    assert_eq!((code, out.as_bytes(), &err[..]), (Some(0), &input[..], ""));
+    let script = "echo said >&2; env | grep -c 'ANTIPHON.*TOKEN'; exit 7";
+    let (code, out, err) = stage.run(&["--", "sh", "-c", script], b"").await;
+    assert_eq!((code, &out[..], &err[..]), (Some(7), "0\n", "said\n"));
+    let (code, ..) = stage.run(&["--", "sh", "-c", "kill -9 $$"], b"").await;
+    assert_eq!(code, Some(137));
+    let (code, _, err) = stage.run(&["--", "no-such-server"], b"").await;
+    assert!(
+        code == Some(127) && err.contains("antiphon: cannot run no-such-server"),
+        "{code:?} {err}"
+    );
+    for wrong in [
+        &[][..],
+        &["no-such"],
+        &["--linger", "0s", "--", "cat"],
+        &["--tier", "x", "--", "cat"],
+    ] {
+        let (code, _, err) = stage.run(wrong, b"").await;
+        assert!(code == Some(2) && !err.is_empty(), "{wrong:?} {code:?} {err}");
+    }
+    stage.await_no_process().await;
+}
+
+/// A flood in one direction does not stop the other.
+#[tokio::test]
+async fn much_passes_in_both_directions() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut input = Vec::new();
+    for at in 0..20_000 {
+        input.extend_from_slice(
+            format!(
+                "{{\"id\":{at},\"method\":\"x\",\"pad\":\"{}\"}}\n",
+                "y".repeat(at % 700)
+            )
+            .as_bytes(),
+        );
+    }
+    input.extend(vec![b'z'; 3 * 1024 * 1024]);
+    let mut child = stage.command(&["--", "cat"]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let given = input.clone();
+    let writing = tokio::spawn(async move { stdin.write_all(&given).await });
+    let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    writing.await.unwrap().unwrap();
+    assert!(
+        output.stdout == input,
+        "{} of {} bytes",
+        output.stdout.len(),
+        input.len()
+    );
+    stage.await_no_process().await;
+}
+
+/// The client is killed in a slow call. The result is in the next request of its conversation, once.
+#[tokio::test]
+async fn a_result_after_the_death_of_its_client_reaches_its_conversation() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    await_that(|| stage.files("run") == 1).await;
+    stage.open_gate();
+    conversation.await_outstanding(1).await;
+    stage.await_no_process().await;
+    assert_eq!(stage.files("run"), 0);
+    conversation.brings(IDS[0], "the call was interrupted");
+    conversation.says("go on", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+    conversation.says("and?", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+}
+
+/// As above, and the resumed session calls the same tool again while it runs: one run, and the true result.
+#[tokio::test]
+async fn a_call_in_a_new_process_joins_the_run_of_the_old_one() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    await_that(|| stage.files("run") == 1).await;
+    let mut client = stage.wrap(&[]);
+    client.call(1, Some(IDS[1])).await;
+    client.sync(2).await;
+    stage.open_gate();
+    assert_eq!(client.text(1).await, FILM);
+    assert_eq!(stage.count("runs"), 1);
+    conversation.await_outstanding(0).await;
+    assert_eq!(client.leave().await.0, Some(143));
+    stage.await_no_process().await;
+    assert_eq!((stage.files("run"), stage.files("json")), (0, 0));
+}
+
+/// Without the name of a call nothing is posted: a retry gets the result, also in another process.
+#[tokio::test]
+async fn a_result_without_a_name_waits_for_a_retry() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut client = stage.wrap(&[]);
+    client.call(1, None).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    stage.open_gate();
+    stage.await_no_process().await;
+    assert_eq!(stage.files("json"), 1);
+    let sealed = fs::read_dir(stage.folder.join("antiphon/mcp")).unwrap();
+    for path in sealed.map(|entry| entry.unwrap().path()) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("film"), "{}", path.display());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+    let mut client = stage.wrap(&[]);
+    client.call(1, None).await;
+    assert_eq!(client.text(1).await, FILM);
+    assert_eq!((stage.count("runs"), stage.files("json")), (1, 0));
+    // It is given once.
+    client.call(2, None).await;
+    assert_eq!(client.text(2).await, FILM);
+    assert_eq!(stage.count("runs"), 2);
+    client.die().await;
+    stage.await_no_process().await;
+}
+
+/// The client's timeout is held, and its retry joins. A person's cancel reaches the server.
+#[tokio::test]
+async fn a_timeout_does_not_stop_a_run_and_a_person_does() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut client = stage.wrap(&[]);
+    client.call(1, None).await;
+    client.cancel(1, "McpError: Request timed out").await;
+    client.call(2, None).await;
+    client.sync(3).await;
+    assert_eq!((stage.count("runs"), stage.count("cancels")), (1, 0));
+    client.cancel(2, "Request timed out").await;
+    client.call(4, None).await;
+    stage.open_gate();
+    assert_eq!(client.text(4).await, FILM);
+    fs::remove_file(stage.folder.join("gate")).unwrap();
+    client.call(5, None).await;
+    client.cancel(5, "the user pressed Escape").await;
+    client.sync(6).await;
+    assert_eq!((stage.count("runs"), stage.count("cancels")), (2, 1));
+    client.die().await;
+    stage.await_no_process().await;
+}
+
+/// The early answer says how to wait, the result is posted, and is in the next message of the user.
+#[tokio::test]
+async fn an_early_answer_is_followed_by_the_result() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    let mut client = stage.wrap(&["--answer-after", "300ms"]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    let early = client.text(1).await;
+    assert_eq!(
+        early,
+        "[antiphon: \"render\" is still running after 0 s; this is not its result. The same call with the same input waits \
+         for it and does not start it again. If you end your turn, the result is added to the user's next message when it \
+         is ready.]"
+    );
+    conversation.brings(IDS[0], &early);
+    stage.open_gate();
+    conversation.await_outstanding(1).await;
+    conversation.says("and now?", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+    let (code, said) = client.leave().await;
+    assert!(
+        code.is_some() && said.contains("its result was posted for the call toolu_01AaBb9dE3fG7hJ2"),
+        "{said}"
+    );
+    assert!(!said.contains(FILM), "{said}");
+    stage.await_no_process().await;
+}
+
+#[tokio::test]
+async fn runs_without_clients_are_listed_and_stopped() {
+    let conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    let (code, out, _) = stage.run(&["ps"], b"").await;
+    assert_eq!((code, &out[..]), (Some(0), ""));
+    let mut client = stage.wrap(&[]);
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    await_that(|| stage.files("run") == 1).await;
+    let (_, out, _) = stage.run(&["ps"], b"").await;
+    assert!(out.contains("  render  call toolu_01AaBb9dE3fG7hJ2  for "), "{out}");
+    let (code, _, err) = stage.run(&["stop", "zzz"], b"").await;
+    assert!(
+        code == Some(1) && err.contains("no run has the id zzz"),
+        "{code:?} {err}"
+    );
+    let id = out.split_whitespace().next().unwrap();
+    let (code, out, _) = stage.run(&["stop", id], b"").await;
+    assert_eq!((code, &out[..]), (Some(0), "1 stopped\n"));
+    stage.await_no_process().await;
+    assert_eq!(stage.files("run"), 0);
+}
+
+/// A bound in time: a run that never ends is ended after the time of `--linger`.
+#[tokio::test]
+async fn a_run_goes_on_no_longer_than_it_may() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut client = stage.wrap(&["--linger", "300ms"]);
+    client.call(1, None).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    stage.await_no_process().await;
+    assert_eq!((stage.files("run"), stage.files("json")), (0, 0));
+}
