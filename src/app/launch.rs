@@ -113,8 +113,7 @@ pub async fn launch_proxy(
     let (services, background_work) = split_services(
         services,
         (profiles, sessions, telemetry.clone()),
-        (ledger_place.clone(), database_worker),
-        local_token,
+        (ledger_place.clone(), database_worker, local_token),
     );
     let running = start(AppParts {
         routes: routes.clone(),
@@ -160,8 +159,7 @@ fn accept_local_token(config: &mut Config, ledger_place: Option<&str>) -> Option
 fn split_services(
     services: LedgerServices,
     (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
-    (ledger_place, database_worker): (Option<String>, Option<PostgresWorker>),
-    local_token: Option<TokenHash>,
+    (ledger_place, database_worker, local_token): (Option<String>, Option<PostgresWorker>, Option<TokenHash>),
 ) -> (ProxyServices, BackgroundWork) {
     if let Some(cooldowns) = &services.shared_cooldowns {
         profiles.share_cooldowns(cooldowns);

@@ -28,7 +28,9 @@ pub(crate) fn readable_blocks(content: &str) -> Cow<'_, str> {
     let Some(said) = said else {
         return Cow::Borrowed(content);
     };
-    let text = content.get(said.start..said.end).unwrap_or(content);
+    // Not even the white space around a list changes.
+    let part = content.get(said.start..said.end).filter(|_| said != root);
+    let text = part.unwrap_or(content);
     let blocks = if json.kind(said) == JsonKind::Array {
         json.elements(said)
     } else {
