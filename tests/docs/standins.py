@@ -68,7 +68,7 @@ def ask(base, path, body):
 
 def run_antiphon(arguments):
     """Runs the real program."""
-    commands = ("run", "once", "webhooks", "tasks", "intents", "check", "repair", "demo", "config", "rules", "store", "result", "healthcheck", "completions", "man")
+    commands = ("run", "once", "mcp", "webhooks", "tasks", "intents", "check", "repair", "demo", "config", "rules", "store", "result", "healthcheck", "completions", "man")
     is_server = not arguments or arguments[0] == "serve" or arguments[0].startswith("--upstream")
     if is_server:
         return serve(arguments)
