@@ -11,6 +11,7 @@ use crate::{
         api_client::{ApiClient, ApiReply, ApiUrl, ClientError, ProxyFlags, SecretPlace},
         result::call_path,
     },
+    clock,
     config::{default_token_path, process_environment},
     local_token::read_local_token,
 };
@@ -40,7 +41,7 @@ pub(super) async fn is_known_soon(call_id: &str) -> bool {
 ///
 /// Ends early if `kept`, the file with the result, is gone: then another process has taken it.
 pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, failed: impl Fn() + Send) -> PostReply {
-    let began = tokio::time::Instant::now();
+    let began = clock::now();
     let mut pause = FIRST_PAUSE;
     loop {
         if let Some(reply) = try_post(call_id, body).await {
