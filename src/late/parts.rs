@@ -114,6 +114,12 @@ impl LateParts {
         services.any(|service| service.may_answer(caller.account(), tool))
     }
 
+    /// Returns `true` if a service that the operator has configured answers calls of this tool for the caller.
+    pub(super) fn is_served_by_configured(&self, caller: Caller, tool: &[u8]) -> bool {
+        let mut services = self.services.iter().filter(|service| !service.is_local);
+        services.any(|service| service.may_answer(caller.account(), tool))
+    }
+
     /// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a
     /// named session: two conversations that are known by their beginning alone may be the same one.
     pub(super) fn reaches_next(&self, principal: Principal, call: &RecordedCall) -> bool {

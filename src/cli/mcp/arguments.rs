@@ -1,5 +1,4 @@
 //! Arguments of `antiphon mcp`.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 #![cfg_attr(not(unix), allow(dead_code, reason = "the wrapper runs on Unix only"))]
 
 use std::{ffi::OsString, time::Duration};

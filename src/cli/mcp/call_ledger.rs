@@ -5,9 +5,12 @@ use std::{path::Path, time::Duration};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 
 use super::relay::{PostReply, WithdrawReply};
-use crate::cli::{
-    api_client::{ApiClient, ApiReply, ApiUrl, ClientError, ProxyFlags, SecretPlace},
-    result::call_path,
+use crate::{
+    cli::{
+        api_client::{ApiClient, ApiReply, ApiUrl, ClientError, ProxyFlags, SecretPlace},
+        result::call_path,
+    },
+    clock,
 };
 
 const SERVICE_TOKEN: SecretPlace = SecretPlace {
@@ -35,7 +38,7 @@ pub(super) async fn is_known_soon(call_id: &str) -> bool {
 ///
 /// Ends early if `kept`, the file with the result, is gone: then another process has taken it.
 pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, failed: impl Fn() + Send) -> PostReply {
-    let began = tokio::time::Instant::now();
+    let began = clock::now();
     let mut pause = FIRST_PAUSE;
     loop {
         if let Some(reply) = try_post(call_id, body).await {

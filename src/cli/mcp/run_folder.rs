@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::relay::{FoundRun, KeptResult, ResultPlace, RunHash, ToolOutcome};
+use super::relay::{FoundRun, KeptPlace, KeptResult, RunHash, ToolOutcome};
 use crate::{
     auth::Secret, cli::sealing::SealingKey, clock, digest::keyed_digest_of, local_token::open_local_token,
     upstream::random_bytes,
@@ -135,7 +135,7 @@ impl RunFolder {
             return Err(io::Error::other("there are 64 kept results already"));
         };
         let path = place.path_of(&hash, KEPT_ENDING);
-        if kept.place == ResultPlace::Posted && !path.exists() {
+        if kept.place == KeptPlace::Posted && !path.exists() {
             return Ok(());
         }
         if !path.exists() {
@@ -180,7 +180,7 @@ impl RunFolder {
         };
         let is_left = |path: &PathBuf| {
             let document = read_document(path).unwrap_or_default();
-            document["place"] == place_name(ResultPlace::Due) && !is_locked(&path.with_extension(MARK_ENDING))
+            document["place"] == place_name(KeptPlace::Due) && !is_locked(&path.with_extension(MARK_ENDING))
         };
         let paths = list_files(&place.path, KEPT_ENDING).into_iter().filter(is_left);
         paths.filter_map(|path| place.take_kept(&path)).collect()
@@ -296,7 +296,7 @@ impl FolderPlace {
         let mut kept: Vec<(u64, PathBuf)> = list_files(&self.path, KEPT_ENDING)
             .into_iter()
             .map(|path| (read_document(&path).unwrap_or_default(), path))
-            .filter(|(document, _)| named_place(document) != ResultPlace::Due)
+            .filter(|(document, _)| named_place(document) != KeptPlace::Due)
             .map(|(document, path)| (document["at"].as_u64().unwrap_or_default(), path))
             .collect();
         kept.sort_unstable();
@@ -307,25 +307,25 @@ impl FolderPlace {
     }
 }
 
-const fn place_name(place: ResultPlace) -> &'static str {
+const fn place_name(place: KeptPlace) -> &'static str {
     match place {
-        ResultPlace::Nowhere => "nowhere",
-        ResultPlace::Due => "due",
-        ResultPlace::Posted => "posted",
+        KeptPlace::Nowhere => "nowhere",
+        KeptPlace::Due => "due",
+        KeptPlace::Posted => "posted",
     }
 }
 
-fn named_place(document: &Value) -> ResultPlace {
-    let places = [ResultPlace::Due, ResultPlace::Posted];
+fn named_place(document: &Value) -> KeptPlace {
+    let places = [KeptPlace::Due, KeptPlace::Posted];
     let named = places.into_iter().find(|place| document["place"] == place_name(*place));
-    named.unwrap_or(ResultPlace::Nowhere)
+    named.unwrap_or(KeptPlace::Nowhere)
 }
 
 fn is_expired(document: &Value, now: Duration) -> bool {
     let at = Duration::from_secs(document["at"].as_u64().unwrap_or_default());
     let time = match named_place(document) {
-        ResultPlace::Due => POST_TIME,
-        ResultPlace::Nowhere | ResultPlace::Posted => RETRY_TIME,
+        KeptPlace::Due => POST_TIME,
+        KeptPlace::Nowhere | KeptPlace::Posted => RETRY_TIME,
     };
     now.saturating_sub(at) > time
 }

@@ -80,6 +80,12 @@ impl Calls {
         self.0.parts.is_served(caller, tool) && self.0.parts.callers.is_verified_in_memory(caller)
     }
 
+    /// Returns `true` if the end of an answer waits until a call of this tool is recorded. For the service of this machine it
+    /// does not: that one keeps what it cannot post, and the next request shows the call once more.
+    pub fn is_recording_awaited(&self, caller: Caller, tool: &[u8]) -> bool {
+        self.0.parts.is_served_by_configured(caller, tool)
+    }
+
     /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
     ///
     /// Returns the end of their write, or `None` if none of the calls is new. A queued call may be lost with the process; a post that

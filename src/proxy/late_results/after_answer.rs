@@ -41,10 +41,14 @@ impl LateResults {
         }
     }
 
-    /// Records the calls of a whole answer. Returns `None` if no tool service may answer one of them, or all are recorded
-    /// already.
+    /// Records the calls of a whole answer. Returns `None` if no configured tool service may answer one of them, or all are
+    /// recorded already: then the answer ends at once.
     pub(in crate::proxy) fn begin_recording(&self, calls: &EmittedCalls) -> Option<CallRecording> {
         let queued = self.notes_inputs().then(|| self.record_emitted(calls, true))??;
+        let is_awaited = |name: &[u8]| self.late.calls().is_recording_awaited(self.caller, name);
+        if !calls.list.iter().any(|call| is_awaited(call.name.as_bytes())) {
+            return None;
+        }
         let late = self.late.clone();
         // Boxed as a whole: the answer's body names the type.
         Some(Box::pin(async move {

@@ -65,7 +65,6 @@ impl Stage {
         command
             .env("XDG_STATE_HOME", &self.folder)
             .env("XDG_CONFIG_HOME", &self.folder)
-            .env("ANTIPHON_URL", &self.url)
             .env("ANTIPHON_SERVICE_TOKEN", "token of tools")
             .env_remove("HOME")
             .current_dir(&self.folder)
@@ -75,6 +74,9 @@ impl Stage {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
+        if !self.url.is_empty() {
+            command.env("ANTIPHON_URL", &self.url);
+        }
         command
     }
 
@@ -95,6 +97,15 @@ impl Stage {
         let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Names the proxy in the configuration of the user, which is read for each request.
+    fn configure(&self, process: &Process) {
+        let folder = self.folder.join("antiphon");
+        fs::create_dir_all(&folder).unwrap();
+        let draft = folder.join("antiphon.draft");
+        fs::write(&draft, format!("[server]\nlisten = \"{}\"\n", process.data)).unwrap();
+        fs::rename(draft, folder.join("antiphon.toml")).unwrap();
     }
 
     fn open_gate(&self) {
@@ -389,7 +400,7 @@ async fn a_call_in_a_new_process_joins_the_run_of_the_old_one() {
     assert_eq!(client.text(1).await, FILM);
     assert_eq!(stage.count("runs"), 1);
     conversation.await_outstanding(0).await;
-    assert_eq!(client.leave().await.0, Some(143));
+    assert_eq!(client.leave().await.0, Some(0));
     stage.await_no_process().await;
     assert_eq!((stage.files("run"), stage.files("json")), (0, 0));
 }
@@ -511,4 +522,82 @@ async fn a_run_goes_on_no_longer_than_it_may() {
     client.die().await;
     stage.await_no_process().await;
     assert_eq!((stage.files("run"), stage.files("json")), (0, 0));
+}
+
+/// The end of a part of the story, at random.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    /// The client, with its pipes and the front.
+    Client,
+    /// The front alone, by SIGKILL or SIGTERM.
+    Front(&'static str),
+    /// The client's input ends.
+    Input,
+    /// The proxy, which starts again before or after the end of the run.
+    Proxy(bool),
+}
+
+/// Whoever dies, no result is lost or delivered twice, and no process is left. `CYCLES` sets the number of deaths.
+#[tokio::test]
+async fn no_death_loses_a_result() {
+    let seed = crate::support::seed::seed();
+    let cycles = crate::support::seed::number("CYCLES").unwrap_or(20);
+    println!("seed {seed}");
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new("");
+    stage.configure(&conversation.process);
+    for cycle in 0..cycles {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let deaths = [
+            Death::Client,
+            Death::Front("KILL"),
+            Death::Front("TERM"),
+            Death::Input,
+            Death::Proxy(true),
+            Death::Proxy(false),
+        ];
+        let death = deaths[usize::try_from(random % 6).unwrap()];
+        println!("cycle {cycle}: {death:?}");
+        let id = format!("toolu_01AbC9dE3fG7hJ2kL4m{cycle:05}");
+        let mut client = stage.wrap(&[]);
+        conversation.calls(&id).await;
+        client.call(1, Some(&id)).await;
+        stage.await_runs(cycle + 1).await;
+        let mut survivor = None;
+        match death {
+            Death::Client => client.die().await,
+            Death::Front(signal) => {
+                let front = client.child.id().unwrap().to_string();
+                let sent = std::process::Command::new("kill").args(["-s", signal, &front]).status();
+                assert!(sent.unwrap().success());
+                survivor = Some(client);
+            }
+            Death::Input => drop(client.leave().await),
+            Death::Proxy(is_early) => {
+                conversation.process.kill();
+                client.die().await;
+                if !is_early {
+                    stage.open_gate();
+                    await_that(|| stage.files("json") >= 1).await;
+                }
+                conversation.process = conversation.install.start().await;
+                stage.configure(&conversation.process);
+            }
+        }
+        if survivor.is_some() {
+            await_that(|| stage.files("run") == 1).await;
+        }
+        stage.open_gate();
+        conversation.await_outstanding(1).await;
+        stage.await_no_process().await;
+        conversation.brings(&id, "the call was interrupted");
+        conversation.says("go on", Reply::Text("fine".to_owned())).await;
+        assert_eq!(conversation.films(), cycle + 1, "{death:?}");
+        fs::remove_file(stage.folder.join("gate")).unwrap();
+        drop(survivor);
+    }
+    assert_eq!((stage.count("runs"), stage.files("run")), (cycles, 0));
 }

@@ -27,6 +27,7 @@ const PURE: &[&str] = &[
     "session",
     "keys/credential_source",
     "keys/rotation",
+    "cli/mcp/relay",
 ];
 
 /// Names that a pure room must not use.

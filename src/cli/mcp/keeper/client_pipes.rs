@@ -70,9 +70,10 @@ fn start_writer(
     closed: Option<UnboundedSender<ClientClosed>>,
 ) -> io::Result<()> {
     let writing = move || {
-        if !end.write_blocking(&mut to) {
+        let is_written = end.write_blocking(&mut to);
+        if let Some(closed) = closed.filter(|_| !is_written) {
             // An error means that the keeper has ended.
-            drop(closed.map(|closed| closed.send(ClientClosed)));
+            let _ = closed.send(ClientClosed);
         }
     };
     thread::Builder::new().name(name.to_owned()).spawn(writing)?;

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 
 use super::{
     outlet::{Outlet, QueueLoad},
@@ -16,6 +16,7 @@ use crate::{
         relay::{AnswerAfter, CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
         run_folder::RunFolder,
     },
+    clock,
     config::{default_mcp_path, process_environment},
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Desk {
     to_server: Option<Outlet>,
     to_client: Option<Outlet>,
     log: Outlet,
+    /// Requests to the proxy. They end with the keeper.
+    requests: JoinSet<()>,
 }
 
 impl Desk {
@@ -63,12 +66,13 @@ impl Desk {
         };
         Self {
             relay: CallRelay::new(settings),
-            began: Instant::now(),
+            began: clock::now(),
             folder,
             answers,
             to_server: Some(to_server),
             to_client: Some(to_client),
             log,
+            requests: JoinSet::new(),
         }
     }
 
@@ -107,7 +111,7 @@ impl Desk {
             RelayEffect::Forget(hash) => self.folder.forget(&hash),
             RelayEffect::Ask(number, call_id) => {
                 let answers = self.answers.clone();
-                spawn_boxed(async move {
+                self.spawn_boxed(async move {
                     let is_known = is_known_soon(&call_id).await;
                     // An error means that the keeper has ended.
                     drop(answers.send(RelayEvent::CallKnown(number, is_known)));
@@ -116,7 +120,7 @@ impl Desk {
             RelayEffect::Post(number, hash, call_id, body) => {
                 let answers = self.answers.clone();
                 let kept = self.folder.kept_path(&hash);
-                spawn_boxed(async move {
+                self.spawn_boxed(async move {
                     let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Repeated)));
                     let reply = post_result(&call_id, &body, kept.as_deref(), failed).await;
                     drop(answers.send(RelayEvent::Posted(number, reply)));
@@ -124,13 +128,20 @@ impl Desk {
             }
             RelayEffect::Withdraw(number, call_id) => {
                 let answers = self.answers.clone();
-                spawn_boxed(async move {
+                self.spawn_boxed(async move {
                     let reply = withdraw_result(&call_id).await;
                     drop(answers.send(RelayEvent::Withdrawn(number, reply)));
                 });
             }
         }
         None
+    }
+
+    /// Starts a request on the heap, since its future contains those of the HTTP client.
+    fn spawn_boxed(&mut self, request: impl Future<Output = ()> + Send + 'static) {
+        // Those that have ended go first.
+        while self.requests.try_join_next().is_some() {}
+        self.requests.spawn(Box::pin(request));
     }
 
     /// Returns the load of the server's queue if that is full.
@@ -191,9 +202,4 @@ fn send_to(outlet: Option<&Outlet>, line: Bytes) {
 
 fn note(text: &str) -> Bytes {
     Bytes::from(format!("antiphon: {text}\n"))
-}
-
-/// Starts a task on the heap, since its future contains those of the HTTP client.
-fn spawn_boxed(task: impl Future<Output = ()> + Send + 'static) {
-    drop(tokio::spawn(Box::pin(task)));
 }

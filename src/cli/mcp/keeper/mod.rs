@@ -19,10 +19,12 @@ use tokio::{
     process::{Child, ChildStderr, ChildStdout},
     signal::unix::{SignalKind, signal},
     sync::mpsc::{Receiver, UnboundedReceiver, unbounded_channel},
+    task::JoinSet,
     time::{Instant, interval, sleep_until, timeout},
 };
 
 use super::{arguments::WrapperArgs, relay::RelayEvent};
+use crate::clock;
 use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log};
 use desk::Desk;
 use lines::{CutLine, LineCutter};
@@ -94,15 +96,20 @@ struct Keeper {
     front: u32,
     linger: Duration,
     child: Child,
+    /// The id of the server, which is that of its group.
+    process: Option<u32>,
+    /// Processes of its group may outlive the server.
+    is_group_left: bool,
     stdout: Option<ChildStdout>,
     cutter: LineCutter,
-    client: Receiver<CutLine>,
-    has_input: bool,
+    /// Writes to the server, and copies its standard error.
+    _pumps: JoinSet<()>,
+    /// The client's lines. `None` after the last one.
+    client: Option<Receiver<CutLine>>,
     client_closed: UnboundedReceiver<ClientClosed>,
     answers: UnboundedReceiver<RelayEvent>,
     status: Option<ExitStatus>,
     status_at: Option<Instant>,
-    is_server_gone: bool,
     server_gone_at: Option<Instant>,
     client_gone_at: Option<Instant>,
     /// The time at which the server gets its next signal.
@@ -129,27 +136,29 @@ impl Keeper {
         let (closed, client_closed) = unbounded_channel();
         let (sender, answers) = unbounded_channel();
         let client_out = write_client(closed).context("cannot start")?;
+        let mut pumps = JoinSet::new();
         let (to_server, end) = Outlet::open();
         if let Some(stdin) = child.stdin.take() {
-            drop(tokio::spawn(end.write_all(stdin)));
+            pumps.spawn(end.write_all(stdin));
         }
         if let Some(stderr) = child.stderr.take() {
-            drop(tokio::spawn(copy_log(stderr, log.clone())));
+            pumps.spawn(copy_log(stderr, log.clone()));
         }
         Ok(Self {
             desk: Desk::open(args, sender, to_server, client_out, log),
             front,
             linger: args.linger,
             stdout: child.stdout.take(),
+            process: child.id(),
+            is_group_left: false,
             child,
             cutter: LineCutter::default(),
-            client: read_client().context("cannot start")?,
-            has_input: true,
+            _pumps: pumps,
+            client: Some(read_client().context("cannot start")?),
             client_closed,
             answers,
             status: None,
             status_at: None,
-            is_server_gone: false,
             server_gone_at: None,
             client_gone_at: None,
             next_signal: None,
@@ -167,7 +176,7 @@ impl Keeper {
             let (to_server, to_client) = (self.desk.server_load(), self.desk.client_load());
             let (server_room, client_room) = (to_server.is_none(), to_client.is_none());
             let event = tokio::select! {
-                line = self.client.recv(), if self.has_input && server_room => KeeperEvent::ClientLine(line),
+                line = read_line(&mut self.client), if self.client.is_some() && server_room => KeeperEvent::ClientLine(line),
                 read = read_chunk(&mut self.stdout, &mut self.cutter), if self.stdout.is_some() && client_room => {
                     KeeperEvent::ServerBytes(read)
                 }
@@ -183,7 +192,9 @@ impl Keeper {
             self.take_event(event);
             self.end_what_is_due();
         }
-        signal_server(self.child.id(), Signal::KILL);
+        if self.is_group_left {
+            signal_server(self.process, Signal::KILL);
+        }
         self.desk.finish_writing(LAST_READ_TIME).await;
         Ok(ExitCode::from(self.status.map_or(1, exit_code)))
     }
@@ -192,7 +203,7 @@ impl Keeper {
         match event {
             KeeperEvent::ClientLine(Some(line)) => self.desk.handle(client_event(line)),
             KeeperEvent::ClientLine(None) => {
-                self.has_input = false;
+                self.client = None;
                 self.lose_client(false);
             }
             KeeperEvent::ServerBytes(Ok(length)) if length > 0 => {
@@ -210,7 +221,7 @@ impl Keeper {
             }
             KeeperEvent::ServerEnded(ended) => {
                 self.status = ended.ok();
-                self.status_at = Some(Instant::now());
+                self.status_at = Some(clock::now());
             }
             KeeperEvent::Answer(event) => self.desk.handle(event),
             KeeperEvent::ClientClosed => self.lose_client(true),
@@ -224,7 +235,7 @@ impl Keeper {
                 self.is_stopped = true;
                 self.lose_client(true);
                 self.stop_server();
-                self.next_signal = Some((Instant::now(), Signal::TERM));
+                self.next_signal = Some((clock::now(), Signal::TERM));
             }
             KeeperEvent::Wake => self.desk.handle(RelayEvent::Tick),
         }
@@ -232,15 +243,14 @@ impl Keeper {
 
     /// Goes on without a client. One that has only ended its input may still read what the server says to that.
     fn lose_client(&mut self, is_deaf: bool) {
-        let is_running = self.desk.is_running();
-        if is_deaf || is_running {
+        if is_deaf || self.desk.is_running() {
             self.desk.close_client();
             // If it fails, the client waits for its pipes a little longer.
             drop(leave_client());
+            self.desk.handle(RelayEvent::ClientGone);
         }
         if self.client_gone_at.is_none() {
-            self.client_gone_at = Some(Instant::now());
-            self.desk.handle(RelayEvent::ClientGone);
+            self.client_gone_at = Some(clock::now());
         }
     }
 
@@ -248,24 +258,26 @@ impl Keeper {
     fn stop_server(&mut self) {
         if self.next_signal.is_none() && self.status.is_none() {
             self.desk.close_server();
-            let at = Instant::now().checked_add(END_TIME);
+            let at = clock::now().checked_add(END_TIME);
             self.next_signal = at.map(|at| (at, Signal::TERM));
         }
     }
 
     /// Does what time demands.
     fn end_what_is_due(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         if let Some((at, signal)) = self.next_signal.filter(|(at, _)| *at <= now && self.status.is_none()) {
-            signal_server(self.child.id(), signal);
+            signal_server(self.process, signal);
+            self.is_group_left = true;
             let next = at.max(now).checked_add(KILL_TIME);
             self.next_signal = next.map(|next| (next, Signal::KILL));
         }
         let is_rest_over = self
             .status_at
             .is_some_and(|at| self.stdout.is_none() || at + REST_TIME <= now);
-        if is_rest_over && !self.is_server_gone {
-            self.is_server_gone = true;
+        if is_rest_over && self.server_gone_at.is_none() {
+            // What still holds its output was a part of it. A daemon that it has started is left alone.
+            self.is_group_left |= self.stdout.is_some();
             self.server_gone_at = Some(now);
             self.stdout = None;
             self.desk.handle(RelayEvent::ServerGone);
@@ -275,7 +287,7 @@ impl Keeper {
             if !self.desk.is_running() || is_late {
                 self.stop_server();
             }
-            let is_going_on = self.desk.is_running() || (self.is_server_gone && !self.desk.is_idle());
+            let is_going_on = self.desk.is_running() || (self.server_gone_at.is_some() && !self.desk.is_idle());
             if is_going_on && !is_late {
                 self.release_front();
             }
@@ -301,16 +313,16 @@ impl Keeper {
             return false;
         };
         let limit = if self.is_stopped { POST_TIME } else { self.linger };
-        self.desk.is_idle() || gone.checked_add(limit).is_none_or(|end| end <= Instant::now())
+        self.desk.is_idle() || gone.checked_add(limit).is_none_or(|end| end <= clock::now())
     }
 
     /// Returns the next time at which something is due.
     fn next_wake(&self) -> Instant {
-        let now = Instant::now();
+        let now = clock::now();
         let of_signal = self.next_signal.filter(|_| self.status.is_none()).map(|(at, _)| at);
         let of_rest = self
             .status_at
-            .filter(|_| !self.is_server_gone)
+            .filter(|_| self.server_gone_at.is_none())
             .and_then(|at| at.checked_add(REST_TIME));
         let of_linger = self.client_gone_at.filter(|_| self.status.is_none());
         let of_linger = of_linger
@@ -338,6 +350,10 @@ fn server_event(line: CutLine) -> RelayEvent {
         CutLine::Whole(line) => RelayEvent::ServerLine(line),
         CutLine::Piece(piece, is_last) => RelayEvent::ServerPiece(piece, is_last),
     }
+}
+
+async fn read_line(client: &mut Option<Receiver<CutLine>>) -> Option<CutLine> {
+    client.as_mut()?.recv().await
 }
 
 async fn read_chunk(stdout: &mut Option<ChildStdout>, cutter: &mut LineCutter) -> std::io::Result<usize> {

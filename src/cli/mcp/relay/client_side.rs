@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    events::{FoundRun, KeptResult, RelayEffect, ResultPlace, RunHash, RunNumber},
+    events::{FoundRun, KeptPlace, KeptResult, RelayEffect, RunHash, RunNumber},
     message::{CallRequest, McpMessage, RpcId, read_message},
     outcome::absent_client_line,
     state::{Asker, CallRelay, RunStage, ToolRun},
@@ -159,7 +159,7 @@ impl CallRelay {
             stage: RunStage::Withdrawing(kept.outcome),
             is_left_over: false,
         });
-        match call_id.filter(|_| kept.place == ResultPlace::Posted) {
+        match call_id.filter(|_| kept.place == KeptPlace::Posted) {
             Some(call_id) => self.effects.push(RelayEffect::Withdraw(number, call_id)),
             None => self.give_result(number, &outcome),
         }

@@ -99,13 +99,13 @@ pub(in crate::cli::mcp) enum FoundRun {
 pub(in crate::cli::mcp) struct KeptResult {
     pub(in crate::cli::mcp) tool: String,
     pub(in crate::cli::mcp) call_id: Option<String>,
-    pub(in crate::cli::mcp) place: ResultPlace,
+    pub(in crate::cli::mcp) place: KeptPlace,
     pub(in crate::cli::mcp) outcome: ToolOutcome,
 }
 
 /// The place where a result waits for its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli::mcp) enum ResultPlace {
+pub(in crate::cli::mcp) enum KeptPlace {
     /// Nowhere: only a retry can get it.
     Nowhere,
     /// It must still be posted.

@@ -104,7 +104,7 @@ pub(super) enum McpMessage<'a> {
     /// Any other request.
     Request { id: RpcId, is_ping: bool },
     /// The answer to a request.
-    Answer { id: RpcId, body: AnswerBody<'a> },
+    Answer { id: RpcId, body: RpcAnswer<'a> },
     /// The sender no longer waits for a request.
     Cancel { id: RpcId, reason: String },
     /// The progress of a request.
@@ -115,7 +115,7 @@ pub(super) enum McpMessage<'a> {
 
 /// The body of an answer, as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerBody<'a> {
+pub(super) enum RpcAnswer<'a> {
     Result(&'a [u8]),
     Failure(&'a [u8]),
 }
@@ -136,8 +136,8 @@ fn read_object(line: &[u8]) -> Option<McpMessage<'_>> {
     let id = id.and_then(|id| RpcId::read(json, id));
     let Some(method) = method else {
         let body = match (result, failure) {
-            (Some(result), None) => AnswerBody::Result(json.bytes(result)),
-            (None, Some(failure)) => AnswerBody::Failure(json.bytes(failure)),
+            (Some(result), None) => RpcAnswer::Result(json.bytes(result)),
+            (None, Some(failure)) => RpcAnswer::Failure(json.bytes(failure)),
             _ => return None,
         };
         return Some(McpMessage::Answer { id: id?, body });

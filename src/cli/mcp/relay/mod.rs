@@ -11,7 +11,7 @@ mod state;
 mod tests;
 
 pub(super) use events::{
-    AnswerAfter, FoundRun, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, ResultPlace, RunHash,
+    AnswerAfter, FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash,
     WithdrawReply,
 };
 pub(super) use outcome::ToolOutcome;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::message::{AnswerBody, RpcId};
+use super::message::{RpcAnswer, RpcId};
 use crate::{
     splice::Span,
     wire::json::{Json, JsonKind, quote_string},
@@ -30,10 +30,10 @@ pub(in crate::cli::mcp) struct ToolOutcome {
 
 impl ToolOutcome {
     /// Keeps the answer to a detached call.
-    pub(super) fn of_answer(answer: AnswerBody<'_>) -> Self {
+    pub(super) fn of_answer(answer: RpcAnswer<'_>) -> Self {
         let (body, is_failure) = match answer {
-            AnswerBody::Result(body) => (body, false),
-            AnswerBody::Failure(body) => (body, true),
+            RpcAnswer::Result(body) => (body, false),
+            RpcAnswer::Failure(body) => (body, true),
         };
         if body.len() > RESULT_BYTES_MAX {
             return Self::of_fault(TOO_LARGE);

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    events::{KeptResult, PostReply, RelayEffect, ResultPlace, RunHash, RunNumber, WithdrawReply},
-    message::{AnswerBody, McpMessage, RpcId, read_message, read_tools},
+    events::{KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
+    message::{McpMessage, RpcAnswer, RpcId, read_message, read_tools},
     outcome::{ToolOutcome, absent_client_line},
     state::{CallRelay, RunStage, ToolRun},
 };
@@ -53,7 +53,7 @@ impl CallRelay {
     }
 
     /// Returns `true` if the client does not get an answer.
-    fn take_answer(&mut self, id: &RpcId, body: AnswerBody<'_>, line: &Bytes) -> bool {
+    fn take_answer(&mut self, id: &RpcId, body: RpcAnswer<'_>, line: &Bytes) -> bool {
         let is_meant =
             |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
         let Some(number) = self.runs.iter().find_map(is_meant) else {
@@ -69,7 +69,7 @@ impl CallRelay {
                 }
             }
             self.effects.push(RelayEffect::ToClient(line.clone()));
-        } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, AnswerBody::Failure(_)) {
+        } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, RpcAnswer::Failure(_)) {
             // It has stopped, as the client wanted.
             self.runs.remove(&number);
             return false;
@@ -80,11 +80,11 @@ impl CallRelay {
     }
 
     /// Reads the list of the server's tools.
-    fn note_tools(&mut self, id: &RpcId, body: AnswerBody<'_>) {
+    fn note_tools(&mut self, id: &RpcId, body: RpcAnswer<'_>) {
         if !self.lists.remove(id) {
             return;
         }
-        if let AnswerBody::Result(result) = body {
+        if let RpcAnswer::Result(result) = body {
             for tool in read_tools(result) {
                 if !tool.has_output_schema {
                     self.structured_tools.remove(&tool.name);
@@ -121,7 +121,7 @@ impl CallRelay {
         let kept = KeptResult {
             tool,
             call_id: Some(call_id.clone()),
-            place: ResultPlace::Due,
+            place: KeptPlace::Due,
             outcome,
         };
         self.effects.push(RelayEffect::Keep(hash, kept));
@@ -147,7 +147,7 @@ impl CallRelay {
             let kept = KeptResult {
                 tool,
                 call_id,
-                place: ResultPlace::Nowhere,
+                place: KeptPlace::Nowhere,
                 outcome,
             };
             self.effects.push(RelayEffect::Keep(hash, kept));
@@ -201,7 +201,7 @@ impl CallRelay {
                 let kept = KeptResult {
                     tool,
                     call_id,
-                    place: ResultPlace::Posted,
+                    place: KeptPlace::Posted,
                     outcome,
                 };
                 self.effects.push(RelayEffect::Keep(hash, kept));

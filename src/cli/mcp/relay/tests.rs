@@ -331,9 +331,10 @@ fn a_posted_result_is_taken_back_before_a_retry_gets_it() {
             panic!("{done:?}");
         };
         assert_eq!(call_id, "toolu_1");
+        let body: Value = serde_json::from_str(body).unwrap();
         assert_eq!(
             body,
-            r#"{"content":[{"text":"the film","type":"text"}],"is_error":false}"#
+            json!({"content": [{"type": "text", "text": "the film"}], "is_error": false})
         );
         let done = bench.handle(RelayEvent::Posted(*number, PostReply::Settled));
         assert_eq!(done.names(), ["keep", "unmark"]);
