@@ -170,6 +170,11 @@ impl Desk {
         self.to_client = None;
     }
 
+    /// Returns `true` unless the client was forgotten.
+    pub(super) const fn has_client(&self) -> bool {
+        self.to_client.is_some()
+    }
+
     /// Returns `true` if a run goes on in the server.
     pub(super) fn is_running(&self) -> bool {
         self.relay.is_running()

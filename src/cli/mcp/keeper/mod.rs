@@ -103,7 +103,7 @@ struct Keeper {
     stdout: Option<ChildStdout>,
     cutter: LineCutter,
     /// Writes to the server, and copies its standard error.
-    _pumps: JoinSet<()>,
+    pumps: JoinSet<()>,
     /// The client's lines. `None` after the last one.
     client: Option<Receiver<CutLine>>,
     client_closed: UnboundedReceiver<ClientClosed>,
@@ -153,7 +153,7 @@ impl Keeper {
             is_group_left: false,
             child,
             cutter: LineCutter::default(),
-            _pumps: pumps,
+            pumps,
             client: Some(read_client().context("cannot start")?),
             client_closed,
             answers,
@@ -194,6 +194,11 @@ impl Keeper {
         }
         if self.is_group_left {
             signal_server(self.process, Signal::KILL);
+        }
+        if self.desk.has_client() {
+            // The last words of the server on its standard error may be on their way.
+            self.desk.close_server();
+            drop(timeout(REST_TIME, async { while self.pumps.join_next().await.is_some() {} }).await);
         }
         self.desk.finish_writing(LAST_READ_TIME).await;
         Ok(ExitCode::from(self.status.map_or(1, exit_code)))
