@@ -45,7 +45,7 @@ pub(super) struct RunFolder {
     place: Option<FolderPlace>,
     /// The marks of this process, with their locks.
     marks: BTreeMap<RunHash, File>,
-    /// What is kept without a folder.
+    /// Results that are kept without a folder.
     in_memory: BTreeMap<RunHash, KeptResult>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the clients that `antiphon run` starts look for their files, and if servers in them are wrapped.
+//! The files of the clients that `antiphon run` starts, and the search for wrapped servers in them.
 
 use std::{
     ffi::OsStr,

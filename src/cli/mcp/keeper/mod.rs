@@ -119,7 +119,7 @@ struct Keeper {
     is_stopped: bool,
 }
 
-/// What a keeper waits for.
+/// Something that a keeper waits for.
 enum KeeperEvent {
     ClientLine(Option<CutLine>),
     ServerBytes(std::io::Result<usize>),

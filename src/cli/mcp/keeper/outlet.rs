@@ -109,7 +109,8 @@ impl OutletEnd {
         self.drain();
     }
 
-    /// As [`write_all`](Self::write_all), on a thread of its own: the client may have the same pipe in its own mode.
+    /// Writes everything like [`write_all`](Self::write_all), from a thread of its own: the client may use the pipe in its
+    /// own mode.
     /// Returns `true` if everything was written.
     pub(super) fn write_blocking(mut self, to: &mut impl Write) -> bool {
         while let Some(bytes) = self.receiver.blocking_recv() {

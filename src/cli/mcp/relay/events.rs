@@ -84,7 +84,7 @@ pub(in crate::cli::mcp) enum WithdrawReply {
     Unclear,
 }
 
-/// Whether another process has a run.
+/// The run of another process, or its result.
 #[derive(Debug)]
 pub(in crate::cli::mcp) enum FoundRun {
     Nothing,
