@@ -12,7 +12,7 @@ use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
     pin::pin,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
 };
 
 use anyhow::Context;
@@ -108,13 +108,18 @@ async fn wait_for_end(child: &mut Child, signals: &mut Signals) -> anyhow::Resul
             biased;
             status = child.wait() => {
                 let status = status.context("the command was lost")?;
-                // Other platforms have longer codes than a shell can return.
-                let code = platform::status_code(status).and_then(|code| u8::try_from(code).ok());
-                return Ok(ChildEnd { code: code.unwrap_or(1), has_run: true });
+                return Ok(ChildEnd { code: exit_code(status), has_run: true });
             }
             signal = next_to_forward(signals) => platform::forward_signal(child, signal),
         }
     }
+}
+
+/// Returns the exit code of an ended command, as a shell gives it.
+pub(in crate::cli) fn exit_code(status: ExitStatus) -> u8 {
+    // Other platforms have longer codes than a shell can return.
+    let code = platform::status_code(status).and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(1)
 }
 
 /// Reports that the command cannot be started. Returns the exit code.

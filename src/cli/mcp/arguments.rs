@@ -3,7 +3,11 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use crate::cli::mcp_wrap::{self, ChangeArgs};
+use super::answer_after::AnswerAfter;
+use crate::{
+    cli::mcp_wrap::{self, ChangeArgs},
+    repair::Tier,
+};
 
 /// Text below the flags in the help.
 pub(in crate::cli) const AFTER_HELP: &str = "\
@@ -72,7 +76,7 @@ pub(super) struct WrapperArgs {
     /// Time after which a call that still runs gets an answer that says so: `auto`, `never` or a duration [default:
     /// auto, shortly before the client's timeout where that is known]
     #[arg(long, value_name = "DURATION", value_parser = parse_answer_after)]
-    pub(super) answer_after: Option<GivenAnswerTime>,
+    pub(super) answer_after: Option<AnswerAfter>,
     /// Time after which the client gives a call up, as its configuration says
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     pub(super) client_timeout: Option<Duration>,
@@ -87,20 +91,11 @@ pub(super) struct WrapperArgs {
     pub(super) server: Vec<OsString>,
 }
 
-/// The value of `--answer-after`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenAnswerTime {
-    /// Before the client's timeout.
-    Auto,
-    Never,
-    After(Duration),
-}
-
 /// The value of `--tier`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GivenTier {
     pub(super) tool: String,
-    pub(super) is_revertible: bool,
+    pub(super) tier: Tier,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -111,24 +106,22 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-fn parse_answer_after(text: &str) -> Result<GivenAnswerTime, String> {
+fn parse_answer_after(text: &str) -> Result<AnswerAfter, String> {
     match text {
-        "auto" => Ok(GivenAnswerTime::Auto),
-        "never" => Ok(GivenAnswerTime::Never),
+        "auto" => Ok(AnswerAfter::Auto),
+        "never" => Ok(AnswerAfter::Never),
         _ => parse_time(text)
-            .map(GivenAnswerTime::After)
+            .map(AnswerAfter::After)
             .map_err(|error| format!("{error}, or auto, or never")),
     }
 }
 
 fn parse_tier(text: &str) -> Result<GivenTier, String> {
     let (tool, tier) = text.rsplit_once('=').unwrap_or_default();
-    let is_tier = ["read", "revertible", "durable", "one_way"].contains(&tier);
-    if tool.is_empty() || !is_tier {
-        return Err("expected TOOL=TIER with the tier read, revertible, durable or one_way".to_owned());
-    }
-    Ok(GivenTier {
-        tool: tool.to_owned(),
-        is_revertible: tier == "revertible",
-    })
+    let known = Tier::ALL.into_iter().find(|known| known.label() == tier);
+    let known = known.filter(|_| !tool.is_empty());
+    let tool = tool.to_owned();
+    known
+        .map(|tier| GivenTier { tool, tier })
+        .ok_or_else(|| "expected TOOL=TIER with the tier read, revertible, durable or one_way".to_owned())
 }

@@ -2,22 +2,17 @@
 
 use std::{path::Path, time::Duration};
 
-use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
+use http::StatusCode;
 
 use super::relay::{PostReply, WithdrawReply};
 use crate::{
     cli::{
-        api_client::{ApiClient, ApiReply, ApiUrl, ClientError, ProxyFlags, SecretPlace},
-        result::call_path,
+        api_client::{ApiClient, ApiReply, ClientError, ProxyFlags},
+        result::{call_path, service_client},
     },
     clock,
 };
 
-const SERVICE_TOKEN: SecretPlace = SecretPlace {
-    noun: "the token of the service",
-    variable: "ANTIPHON_SERVICE_TOKEN",
-    flag: "--token-file",
-};
 /// The longest wait for an answer of the proxy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait before an early answer.
@@ -102,13 +97,11 @@ async fn send_heartbeat(call_id: &str) -> Result<bool, ()> {
 
 /// Finds the proxy and the token, anew for each request: either may change while a run goes on.
 fn find_proxy() -> Result<ApiClient, ClientError> {
-    let url = ApiUrl::of_proxy(&ProxyFlags {
+    let configured = ProxyFlags {
         url: None,
         config: None,
-    })?;
-    let token = SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?;
-    let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
-    Ok(ApiClient::new(url, headers)?.with_timeout(ANSWER_TIMEOUT))
+    };
+    Ok(service_client(&configured, None)?.with_timeout(ANSWER_TIMEOUT))
 }
 
 /// Returns `true` if a later request may succeed.

@@ -3,6 +3,7 @@
 //! The client starts the front, which starts the keeper and waits for it. The keeper has a session of its own and owns
 //! the server: the end of the front, by whatever signal, ends neither.
 
+mod answer_after;
 mod arguments;
 #[cfg(unix)]
 mod call_ledger;

@@ -1,9 +1,11 @@
 //! Credentials of requests: from a file or a variable, never from an argument.
 
+use std::path::Path;
+
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 
-use super::arguments::{CallerAccess, KeyHeader, ServiceAccess};
-use crate::cli::api_client::{ApiClient, ApiUrl, ClientError, SecretPlace};
+use super::arguments::{CallerAccess, KeyHeader};
+use crate::cli::api_client::{ApiClient, ApiUrl, ClientError, ProxyFlags, SecretPlace};
 
 const SERVICE_TOKEN: SecretPlace = SecretPlace {
     noun: "the token of the service",
@@ -18,9 +20,9 @@ const CALLER_KEY: SecretPlace = SecretPlace {
 };
 
 /// Returns the client of a tool service, which is the service of this machine if no token is given.
-pub(super) fn service_client(access: &ServiceAccess) -> Result<ApiClient, ClientError> {
-    let url = ApiUrl::of_proxy(&access.proxy)?;
-    let token = SERVICE_TOKEN.read_or_local(access.token_file.as_deref(), &url, "the token of a service")?;
+pub(in crate::cli) fn service_client(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ApiClient, ClientError> {
+    let url = ApiUrl::of_proxy(proxy)?;
+    let token = SERVICE_TOKEN.read_or_local(token_file, &url, "the token of a service")?;
     let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
     ApiClient::new(url, headers)
 }

@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 
 pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use credentials::service_client;
 pub(super) use requests::call_path;
 
 use crate::{
@@ -54,7 +55,7 @@ async fn run_action(action: &ResultAction) -> Result<ExitCode, ClientError> {
 /// Posts a result, and prints its state.
 async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
     // The credential first: a pipe must not run to its end for a post that cannot be sent.
-    let client = credentials::service_client(&args.service)?;
+    let client = service_client(&args.service.proxy, args.service.token_file.as_deref())?;
     let body = requests::result_body(args, &content::read_content(&args.content)?)?;
     let path = call_path(&args.call.call_id, "result");
     let reply = client.post(&path, body).await?;
@@ -73,7 +74,7 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
 
 /// Withdraws a posted result.
 async fn withdraw_result(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
-    let client = credentials::service_client(&args.service)?;
+    let client = service_client(&args.service.proxy, args.service.token_file.as_deref())?;
     let path = call_path(&args.call.call_id, "withdraw");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
@@ -86,7 +87,7 @@ async fn withdraw_result(args: &ServiceCallArgs) -> Result<ExitCode, ClientError
 
 /// Reports that the tool of a call still runs.
 async fn send_heartbeat(args: &ServiceCallArgs) -> Result<ExitCode, ClientError> {
-    let client = credentials::service_client(&args.service)?;
+    let client = service_client(&args.service.proxy, args.service.token_file.as_deref())?;
     let path = call_path(&args.call.call_id, "heartbeat");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Heartbeat, &args.call.call_id) else {

@@ -11,13 +11,14 @@ use super::{
 };
 use crate::{
     cli::mcp::{
-        arguments::{GivenAnswerTime, WrapperArgs},
+        arguments::WrapperArgs,
         call_ledger::{is_known_soon, post_result, withdraw_result},
-        relay::{AnswerAfter, CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        relay::{CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
         run_folder::RunFolder,
     },
     clock,
     config::{default_mcp_path, process_environment},
+    repair::Tier,
 };
 
 /// The relay with what it acts on.
@@ -53,14 +54,10 @@ impl Desk {
             }
             None => RunFolder::in_memory(),
         };
-        let revertible = args.tier.iter().filter(|tier| tier.is_revertible);
+        let revertible = args.tier.iter().filter(|given| given.tier == Tier::Revertible);
         let settings = RelaySettings {
             server: server_hash(&args.server),
-            answer_after: match args.answer_after {
-                None | Some(GivenAnswerTime::Auto) => AnswerAfter::Auto,
-                Some(GivenAnswerTime::Never) => AnswerAfter::Never,
-                Some(GivenAnswerTime::After(time)) => AnswerAfter::After(time),
-            },
+            answer_after: args.answer_after.unwrap_or_default(),
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
         };

@@ -24,12 +24,13 @@ use tokio::{
 };
 
 use super::{arguments::WrapperArgs, relay::RelayEvent};
+use crate::cli::child::exit_code;
 use crate::clock;
 use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log};
 use desk::Desk;
 use lines::{CutLine, LineCutter};
 use outlet::Outlet;
-use server::{exit_code, signal_server, start_server};
+use server::{signal_server, start_server};
 
 /// Exit code if the server cannot be run.
 const EXIT_CANNOT_RUN: u8 = 127;

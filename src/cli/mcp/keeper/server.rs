@@ -4,8 +4,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io,
-    os::unix::process::ExitStatusExt as _,
-    process::{ExitStatus, Stdio},
+    process::Stdio,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -34,8 +33,6 @@ const ACCOUNT_WORDS: [&str; 18] = [
     "TENANT",
     "PROJECT",
 ];
-/// Offset of the exit code if a signal ended the server, as shells do.
-const EXIT_SIGNAL: i32 = 128;
 
 /// Starts the server in a process group of its own, without the tokens of Antiphon.
 pub(super) fn start_server(program: &OsStr, arguments: &[OsString]) -> io::Result<Child> {
@@ -74,13 +71,6 @@ pub(super) fn signal_server(process: Option<u32>, signal: Signal) {
         // An error means that it has ended.
         let _ = kill_process_group(group, signal);
     }
-}
-
-/// Returns the exit code of the server, with 128 plus the signal that ended it.
-pub(super) fn exit_code(status: ExitStatus) -> u8 {
-    let signal = || status.signal().map(|number| EXIT_SIGNAL.saturating_add(number));
-    let code = status.code().or_else(signal);
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 fn is_own(name: &OsStr) -> bool {

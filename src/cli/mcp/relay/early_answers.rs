@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::{
-    events::{AnswerAfter, RelayEffect, RunNumber},
+    events::{RelayEffect, RunNumber},
     outcome::early_line,
     state::{Asker, CallRelay},
 };
+use crate::cli::mcp::answer_after::AnswerAfter;
 
 /// Clients whose default timeout is known, by the name that they send.
 const KNOWN_TIMEOUTS: [(&str, Duration); 3] = [

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use bytes::Bytes;
 
 use super::outcome::ToolOutcome;
+use crate::cli::mcp::answer_after::AnswerAfter;
 
 /// The number of a run in its relay.
 pub(in crate::cli::mcp) type RunNumber = u64;
@@ -21,16 +22,6 @@ pub(in crate::cli::mcp) struct RelaySettings {
     pub(in crate::cli::mcp) client_timeout: Option<Duration>,
     /// The tools whose runs are stopped by any cancel.
     pub(in crate::cli::mcp) revertible: BTreeSet<String>,
-}
-
-/// The time of an early answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::cli::mcp) enum AnswerAfter {
-    /// Before the client's timeout, where that is known.
-    #[default]
-    Auto,
-    Never,
-    After(Duration),
 }
 
 /// Something that has happened.

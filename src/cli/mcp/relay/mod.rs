@@ -11,8 +11,7 @@ mod state;
 mod tests;
 
 pub(super) use events::{
-    AnswerAfter, FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash,
-    WithdrawReply,
+    FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash, WithdrawReply,
 };
 pub(super) use outcome::ToolOutcome;
 pub(super) use state::CallRelay;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::mcp::answer_after::AnswerAfter;
 
 /// A relay, and what it wanted done so far.
 struct Bench {
