@@ -144,6 +144,23 @@ fn processes_of(folder: &Path) -> usize {
     processes.filter(is_in).count()
 }
 
+/// Returns the keeper that runs in a folder.
+fn keeper_of(folder: &Path) -> String {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let is_keeper = |process: &fs::DirEntry| {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        command.split(|byte| *byte == 0).nth(2) == Some(b"keep")
+            && fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder)
+    };
+    let names = processes.filter(is_keeper).map(|process| process.file_name());
+    names.map(|name| name.into_string().unwrap()).next().unwrap()
+}
+
+fn send_signal(name: &str, process: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, process]).status();
+    assert!(sent.unwrap().success());
+}
+
 /// Waits until a condition holds.
 async fn await_that(mut is_so: impl FnMut() -> bool) {
     let waiting = async {
@@ -382,6 +399,35 @@ async fn a_result_after_the_death_of_its_client_reaches_its_conversation() {
     assert_eq!(conversation.films(), 1);
 }
 
+/// The keeper sees the result before it sees that nobody reads it any more.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_result_that_could_not_be_written_reaches_its_conversation() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    for cycle in 0..8 {
+        let id = format!("toolu_01AbC9dE3fG7hJ2kL4m{cycle:05}");
+        let mut client = stage.wrap(&[]);
+        conversation.calls(&id).await;
+        client.call(1, Some(&id)).await;
+        stage.await_runs(cycle + 1).await;
+        let keeper = keeper_of(&stage.folder);
+        send_signal("STOP", &keeper);
+        client.die().await;
+        stage.open_gate();
+        // The keeper and the server are left: the tool has answered.
+        await_that(|| processes_of(&stage.folder) == 2).await;
+        send_signal("CONT", &keeper);
+        conversation.await_outstanding(1).await;
+        stage.await_no_process().await;
+        conversation.brings(&id, "the call was interrupted");
+        conversation.says("go on", Reply::Text("fine".to_owned())).await;
+        assert_eq!(conversation.films(), cycle + 1);
+        fs::remove_file(stage.folder.join("gate")).unwrap();
+    }
+    assert_eq!(stage.files("run"), 0);
+}
+
 /// As above, and the resumed session calls the same tool again while it runs: one run, and the true result.
 #[tokio::test]
 async fn a_call_in_a_new_process_joins_the_run_of_the_old_one() {
@@ -570,9 +616,7 @@ async fn no_death_loses_a_result() {
         match death {
             Death::Client => client.die().await,
             Death::Front(signal) => {
-                let front = client.child.id().unwrap().to_string();
-                let sent = std::process::Command::new("kill").args(["-s", signal, &front]).status();
-                assert!(sent.unwrap().success());
+                send_signal(signal, &client.child.id().unwrap().to_string());
                 survivor = Some(client);
             }
             Death::Input => drop(client.leave().await),

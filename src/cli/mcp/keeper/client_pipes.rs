@@ -1,7 +1,14 @@
 //! The pipes of the client: read and written on threads of their own, since the client may use them in its own mode.
 
-use std::{fs::OpenOptions, io, io::Read as _, thread};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    io::Read as _,
+    os::fd::AsFd as _,
+    thread,
+};
 
+use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel};
 
 use super::{
@@ -16,7 +23,10 @@ const LINES_AHEAD: usize = 4;
 
 /// The client no longer reads.
 #[derive(Debug)]
-pub(super) struct ClientClosed;
+pub(super) struct ClientClosed {
+    /// Lines that it did not get.
+    pub(super) unwritten: Vec<Bytes>,
+}
 
 /// Reads the client's lines. The channel ends with the input.
 pub(super) fn read_client() -> io::Result<Receiver<CutLine>> {
@@ -52,7 +62,9 @@ fn read_lines(sender: &Sender<CutLine>) {
 /// Writes lines to the client.
 pub(super) fn write_client(closed: UnboundedSender<ClientClosed>) -> io::Result<Outlet> {
     let (outlet, end) = Outlet::open();
-    start_writer("client output", end, io::stdout(), Some(closed))?;
+    // A pipe of its own: lines that are on their way still reach a client whose input has ended.
+    let pipe = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    start_writer("client output", end, pipe, Some(closed))?;
     Ok(outlet)
 }
 
@@ -63,17 +75,25 @@ pub(super) fn write_log() -> io::Result<Outlet> {
     Ok(outlet)
 }
 
+/// Writes a note of the wrapper's own.
+pub(super) fn write_note(log: &Outlet, text: &str) {
+    // An error means that the client has closed its log.
+    drop(log.send(Bytes::from(format!("antiphon: {text}\n"))));
+}
+
 fn start_writer(
     name: &str,
-    end: OutletEnd,
+    mut end: OutletEnd,
     mut to: impl io::Write + Send + 'static,
     closed: Option<UnboundedSender<ClientClosed>>,
 ) -> io::Result<()> {
     let writing = move || {
-        let is_written = end.write_blocking(&mut to);
-        if let Some(closed) = closed.filter(|_| !is_written) {
+        let unwritten = end.write_blocking(&mut to);
+        match closed {
+            None => end.forget(&unwritten),
+            Some(_) if unwritten.is_empty() => {}
             // An error means that the keeper has ended.
-            let _ = closed.send(ClientClosed);
+            Some(closed) => drop(closed.send(ClientClosed { unwritten })),
         }
     };
     thread::Builder::new().name(name.to_owned()).spawn(writing)?;

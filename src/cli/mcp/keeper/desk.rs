@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 
 use super::{
+    client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
     server::server_hash,
 };
@@ -29,6 +30,8 @@ pub(super) struct Desk {
     answers: UnboundedSender<RelayEvent>,
     to_server: Option<Outlet>,
     to_client: Option<Outlet>,
+    /// The load of the client's queue, also after its input has ended. `None` once it no longer reads.
+    on_its_way: Option<Arc<QueueLoad>>,
     log: Outlet,
     /// Requests to the proxy. They end with the keeper.
     requests: JoinSet<()>,
@@ -47,9 +50,10 @@ impl Desk {
         let folder = match path.as_deref().map(RunFolder::open) {
             Some(Ok(folder)) => folder,
             Some(Err(error)) => {
-                log.send(note(&format!(
-                    "runs are joined within this process only: cannot use the state folder: {error}"
-                )));
+                write_note(
+                    &log,
+                    &format!("runs are joined within this process only: cannot use the state folder: {error}"),
+                );
                 RunFolder::in_memory()
             }
             None => RunFolder::in_memory(),
@@ -67,6 +71,7 @@ impl Desk {
             folder,
             answers,
             to_server: Some(to_server),
+            on_its_way: Some(to_client.load()),
             to_client: Some(to_client),
             log,
             requests: JoinSet::new(),
@@ -76,6 +81,9 @@ impl Desk {
     /// Tells the relay of an event, and does what it wants.
     pub(super) fn handle(&mut self, event: RelayEvent) {
         let mut events = VecDeque::from([event]);
+        if self.on_its_way.is_some() && self.unwritten_load().is_none() {
+            events.push_front(RelayEvent::AllWritten);
+        }
         while let Some(event) = events.pop_front() {
             for effect in self.relay.handle_event(self.began.elapsed(), event) {
                 events.extend(self.perform(effect));
@@ -93,16 +101,19 @@ impl Desk {
     /// Does what the relay wants. Returns the event that answers it at once.
     fn perform(&mut self, effect: RelayEffect) -> Option<RelayEvent> {
         match effect {
-            RelayEffect::ToServer(line) => send_to(self.to_server.as_ref(), line),
-            RelayEffect::ToClient(line) => send_to(self.to_client.as_ref(), line),
-            RelayEffect::Say(text) => self.log.send(note(&text)),
+            // A server that reads no more answers no more, which the relay learns at its end.
+            RelayEffect::ToServer(line) => drop(send_to(self.to_server.as_ref(), line)),
+            RelayEffect::ToClient(line) => {
+                let unwritten = send_to(self.to_client.as_ref(), line).err();
+                return unwritten.map(RelayEvent::Unwritten);
+            }
+            RelayEffect::Say(text) => self.say(&text),
             RelayEffect::Look(hash) => return Some(RelayEvent::Found(hash, self.folder.look(&hash))),
             RelayEffect::Mark(hash, tool, call_id) => self.folder.mark(hash, &tool, call_id.as_deref()),
             RelayEffect::Unmark(hash) => self.folder.unmark(&hash),
             RelayEffect::Keep(hash, kept) => {
                 if let Err(error) = self.folder.keep(hash, kept) {
-                    self.log
-                        .send(note(&format!("cannot keep a result for a retry: {error}")));
+                    self.say(&format!("cannot keep a result for a retry: {error}"));
                 }
             }
             RelayEffect::Forget(hash) => self.folder.forget(&hash),
@@ -134,6 +145,10 @@ impl Desk {
         None
     }
 
+    fn say(&self, text: &str) {
+        write_note(&self.log, text);
+    }
+
     /// Starts a request on the heap, since its future contains those of the HTTP client.
     fn spawn_boxed(&mut self, request: impl Future<Output = ()> + Send + 'static) {
         // Those that have ended go first.
@@ -157,6 +172,13 @@ impl Desk {
             .map(Outlet::load)
     }
 
+    /// Returns the load of the client's queue if the answer to a watched call is in it.
+    pub(super) fn unwritten_load(&self) -> Option<Arc<QueueLoad>> {
+        self.on_its_way
+            .clone()
+            .filter(|load| self.relay.has_answered() && !load.is_empty())
+    }
+
     /// Ends the server's input.
     pub(super) fn close_server(&mut self) {
         self.to_server = None;
@@ -165,6 +187,11 @@ impl Desk {
     /// Forgets the client: nothing is written to it any more.
     pub(super) fn close_client(&mut self) {
         self.to_client = None;
+    }
+
+    /// Notes that the client has what it will ever get.
+    pub(super) fn stop_waiting_for_client(&mut self) {
+        self.on_its_way = None;
     }
 
     /// Returns `true` unless the client was forgotten.
@@ -196,12 +223,7 @@ impl Desk {
     }
 }
 
-fn send_to(outlet: Option<&Outlet>, line: Bytes) {
-    if let Some(outlet) = outlet {
-        outlet.send(line);
-    }
-}
-
-fn note(text: &str) -> Bytes {
-    Bytes::from(format!("antiphon: {text}\n"))
+/// Sends a line. Returns it if nobody reads there any more.
+fn send_to(outlet: Option<&Outlet>, line: Bytes) -> Result<(), Bytes> {
+    outlet.map_or(Ok(()), |outlet| outlet.send(line))
 }

@@ -26,7 +26,7 @@ use tokio::{
 use super::{arguments::WrapperArgs, relay::RelayEvent};
 use crate::cli::child::exit_code;
 use crate::clock;
-use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log};
+use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log, write_note};
 use desk::Desk;
 use lines::{CutLine, LineCutter};
 use outlet::Outlet;
@@ -62,9 +62,7 @@ pub(super) fn run(front: u32, args: &WrapperArgs) -> anyhow::Result<ExitCode> {
     let code = runtime.block_on(Box::pin(async {
         let log = write_log().context("cannot start")?;
         if own_session.is_err() {
-            log.send(Bytes::from(
-                "antiphon: the server cannot leave the client's session, and ends with it\n",
-            ));
+            write_note(&log, "the server cannot leave the client's session, and ends with it");
         }
         run_server(front, args, log).await
     }));
@@ -80,10 +78,7 @@ async fn run_server(front: u32, args: &WrapperArgs, log: Outlet) -> anyhow::Resu
         Ok(child) => child,
         Err(error) => {
             let load = log.load();
-            log.send(Bytes::from(format!(
-                "antiphon: cannot run {}: {error}\n",
-                program.display()
-            )));
+            write_note(&log, &format!("cannot run {}: {error}", program.display()));
             load.await_empty(POST_TIME).await;
             return Ok(ExitCode::from(EXIT_CANNOT_RUN));
         }
@@ -126,7 +121,7 @@ enum KeeperEvent {
     ServerBytes(std::io::Result<usize>),
     ServerEnded(std::io::Result<ExitStatus>),
     Answer(RelayEvent),
-    ClientClosed,
+    ClientClosed(Vec<Bytes>),
     FrontCheck,
     Stop,
     Wake,
@@ -174,7 +169,9 @@ impl Keeper {
         self.desk.post_left_over();
         while !self.is_over() {
             let wake = self.next_wake();
-            let (to_server, to_client) = (self.desk.server_load(), self.desk.client_load());
+            let to_server = self.desk.server_load();
+            let at_end = self.server_gone_at.and_then(|_| self.desk.unwritten_load());
+            let to_client = at_end.or_else(|| self.desk.client_load());
             let (server_room, client_room) = (to_server.is_none(), to_client.is_none());
             let event = tokio::select! {
                 line = read_line(&mut self.client), if self.client.is_some() && server_room => KeeperEvent::ClientLine(line),
@@ -184,7 +181,7 @@ impl Keeper {
                 () = outlet::await_load(to_server), if !server_room => KeeperEvent::Wake,
                 () = outlet::await_load(to_client), if !client_room => KeeperEvent::Wake,
                 Some(answer) = self.answers.recv() => KeeperEvent::Answer(answer),
-                Some(ClientClosed) = self.client_closed.recv() => KeeperEvent::ClientClosed,
+                Some(closed) = self.client_closed.recv() => KeeperEvent::ClientClosed(closed.unwritten),
                 ended = self.child.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(ended),
                 _ = front_checks.tick(), if self.client_gone_at.is_none() => KeeperEvent::FrontCheck,
                 _ = stop.recv() => KeeperEvent::Stop,
@@ -230,7 +227,13 @@ impl Keeper {
                 self.status_at = Some(clock::now());
             }
             KeeperEvent::Answer(event) => self.desk.handle(event),
-            KeeperEvent::ClientClosed => self.lose_client(true),
+            KeeperEvent::ClientClosed(unwritten) => {
+                self.lose_client(true);
+                for line in unwritten {
+                    self.desk.handle(RelayEvent::Unwritten(line));
+                }
+                self.desk.stop_waiting_for_client();
+            }
             KeeperEvent::FrontCheck => {
                 let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
                 if parent.and_then(|parent| u32::try_from(parent).ok()) != Some(self.front) {
@@ -318,8 +321,13 @@ impl Keeper {
         let Some(gone) = self.server_gone_at else {
             return false;
         };
-        let limit = if self.is_stopped { POST_TIME } else { self.linger };
-        self.desk.is_idle() || gone.checked_add(limit).is_none_or(|end| end <= clock::now())
+        let limit = match (self.desk.is_idle(), self.is_stopped) {
+            (true, _) => LAST_READ_TIME,
+            (false, true) => POST_TIME,
+            (false, false) => self.linger,
+        };
+        let is_done = self.desk.is_idle() && self.desk.unwritten_load().is_none();
+        is_done || gone.checked_add(limit).is_none_or(|end| end <= clock::now())
     }
 
     /// Returns the next time at which something is due.
@@ -335,7 +343,8 @@ impl Keeper {
             .and_then(|gone| gone.checked_add(self.linger))
             .filter(|at| *at > now);
         let of_posts = self.server_gone_at.into_iter().flat_map(|gone| {
-            let ends = [gone.checked_add(POST_TIME), gone.checked_add(self.linger)];
+            let limits = [POST_TIME, LAST_READ_TIME, self.linger];
+            let ends = limits.map(|limit| gone.checked_add(limit));
             ends.into_iter().flatten().filter(|end| *end > now)
         });
         let times = [of_signal, of_rest, of_linger, self.desk.next_wake()];
@@ -378,7 +387,8 @@ async fn copy_log(mut from: ChildStderr, log: Outlet) {
         if length == 0 {
             return;
         }
-        log.send(Bytes::copy_from_slice(chunk.get(..length).unwrap_or_default()));
+        // An error means that the client has closed its log.
+        drop(log.send(Bytes::copy_from_slice(chunk.get(..length).unwrap_or_default())));
         while !log.has_room() {
             // Of a client that never reads, the server learns as it would without the wrapper.
             drop(timeout(REST_TIME, log.load().await_change()).await);

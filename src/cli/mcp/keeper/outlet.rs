@@ -53,13 +53,14 @@ impl Outlet {
         (Self { sender, load }, end)
     }
 
-    /// Adds bytes. They are lost if nobody reads there any more.
-    pub(super) fn send(&self, bytes: Bytes) {
+    /// Adds bytes. Returns them if nobody reads there any more.
+    pub(super) fn send(&self, bytes: Bytes) -> Result<(), Bytes> {
         let length = bytes.len();
         self.load.bytes.fetch_add(length, Ordering::AcqRel);
-        if self.sender.send(bytes).is_err() {
+        self.sender.send(bytes).map_err(|refused| {
             self.load.take_off(length);
-        }
+            refused.0
+        })
     }
 
     /// Returns `true` if the queue takes more.
@@ -74,6 +75,11 @@ impl Outlet {
 }
 
 impl QueueLoad {
+    /// Returns `true` if everything was written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) == 0
+    }
+
     /// Waits until something was written.
     pub(super) async fn await_change(&self) {
         self.written.notified().await;
@@ -82,7 +88,7 @@ impl QueueLoad {
     /// Waits until the queue is empty, for this time at most.
     pub(super) async fn await_empty(&self, limit: Duration) {
         let waiting = async {
-            while self.bytes.load(Ordering::Acquire) > 0 {
+            while !self.is_empty() {
                 self.await_change().await;
             }
         };
@@ -106,30 +112,32 @@ impl OutletEnd {
                 break;
             }
         }
-        self.drain();
+        let unread = self.take_rest();
+        self.forget(&unread);
     }
 
     /// Writes everything like [`write_all`](Self::write_all), from a thread of its own: the client may use the pipe in its
-    /// own mode.
-    /// Returns `true` if everything was written.
-    pub(super) fn write_blocking(mut self, to: &mut impl Write) -> bool {
+    /// own mode. Returns what could not be written, which stays a part of the load.
+    pub(super) fn write_blocking(&mut self, to: &mut impl Write) -> Vec<Bytes> {
         while let Some(bytes) = self.receiver.blocking_recv() {
             let written = to.write_all(&bytes).and_then(|()| to.flush());
-            self.load.take_off(bytes.len());
             if written.is_err() {
-                self.drain();
-                return false;
+                return [vec![bytes], self.take_rest()].concat();
             }
+            self.load.take_off(bytes.len());
         }
-        true
+        Vec::new()
     }
 
-    /// Forgets what is left, so that nobody waits for room.
-    fn drain(&mut self) {
+    /// Takes what is left, and nothing more.
+    fn take_rest(&mut self) -> Vec<Bytes> {
         self.receiver.close();
-        while let Ok(bytes) = self.receiver.try_recv() {
-            self.load.take_off(bytes.len());
-        }
+        std::iter::from_fn(|| self.receiver.try_recv().ok()).collect()
+    }
+
+    /// Forgets what nobody reads, so that nobody waits for room.
+    pub(super) fn forget(&self, unread: &[Bytes]) {
+        self.load.take_off(unread.iter().map(Bytes::len).sum());
     }
 }
 

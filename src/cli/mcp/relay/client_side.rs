@@ -230,7 +230,9 @@ impl CallRelay {
             return;
         }
         self.elsewhere.clear();
-        self.held_lines = None;
+        for line in self.held_lines.take().unwrap_or_default() {
+            self.take_unwritten(&line);
+        }
         let mut attached = Vec::new();
         for (number, run) in &mut self.runs {
             while !run.waiters.is_empty() {

@@ -32,6 +32,10 @@ pub(in crate::cli::mcp) enum RelayEvent {
     /// A part of a line that is too long to be read.
     ClientPiece(Bytes),
     ClientGone,
+    /// A line that could not be written to the client.
+    Unwritten(Bytes),
+    /// The client's pipe has every line.
+    AllWritten,
     /// A line of the server, with its end.
     ServerLine(Bytes),
     /// A part of a line that is too long to be read, and `true` if it is the last one.

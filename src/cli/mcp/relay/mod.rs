@@ -9,6 +9,7 @@ mod server_side;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 pub(super) use events::{
     FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash, WithdrawReply,
@@ -26,6 +27,8 @@ impl CallRelay {
             RelayEvent::ClientLine(line) => self.take_client_line(line),
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
             RelayEvent::ClientGone => self.lose_client(),
+            RelayEvent::Unwritten(line) => self.take_unwritten(&line),
+            RelayEvent::AllWritten => self.answered.clear(),
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
             RelayEvent::ServerGone => self.lose_server(),

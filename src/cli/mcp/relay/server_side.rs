@@ -6,7 +6,7 @@ use super::{
     events::{KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
     message::{McpMessage, RpcAnswer, RpcId, read_message, read_tools},
     outcome::{ToolOutcome, absent_client_line},
-    state::{CallRelay, RunStage, ToolRun},
+    state::{Asker, CallRelay, RunStage, ToolRun},
 };
 use crate::printable::printable_text;
 
@@ -61,12 +61,11 @@ impl CallRelay {
             return false;
         };
         if self.runs.get(&number).is_some_and(|run| run.asker.is_some()) {
-            if let Some(run) = self.runs.remove(&number).filter(|run| !run.waiters.is_empty()) {
-                let outcome = ToolOutcome::of_answer(body);
-                for waiter in &run.waiters {
-                    let line = outcome.answer_line(&waiter.request.id);
-                    self.send_own(line);
+            if let Some(run) = self.runs.remove(&number) {
+                if !run.waiters.is_empty() {
+                    self.answer_waiters(&run, &ToolOutcome::of_answer(body));
                 }
+                self.note_answered(run.server_id, run.hash, run.tool, run.call_id);
             }
             self.effects.push(RelayEffect::ToClient(line.clone()));
         } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, RpcAnswer::Failure(_)) {
@@ -102,7 +101,7 @@ impl CallRelay {
     }
 
     /// Ends a run to which no client is attached.
-    fn end_run(&mut self, number: RunNumber, outcome: ToolOutcome, is_lost: bool) {
+    pub(super) fn end_run(&mut self, number: RunNumber, outcome: ToolOutcome, is_lost: bool) {
         let Some(run) = self.runs.get_mut(&number) else {
             return;
         };
@@ -164,12 +163,16 @@ impl CallRelay {
         let Some(run) = self.runs.remove(&number) else {
             return;
         };
-        for waiter in &run.waiters {
-            let line = outcome.answer_line(&waiter.request.id);
-            self.send_own(line);
-        }
+        self.answer_waiters(&run, outcome);
         self.effects.push(RelayEffect::Forget(run.hash));
         self.effects.push(RelayEffect::Unmark(run.hash));
+    }
+
+    fn answer_waiters(&mut self, run: &ToolRun, outcome: &ToolOutcome) {
+        for Asker { request, .. } in &run.waiters {
+            self.note_answered(request.id.clone(), run.hash, run.tool.clone(), request.call_id.clone());
+            self.send_own(outcome.answer_line(&request.id));
+        }
     }
 
     /// Goes on after a try to post a result.

@@ -20,6 +20,8 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) now: Duration,
     pub(super) runs: BTreeMap<RunNumber, ToolRun>,
     pub(super) last_number: RunNumber,
+    /// Calls whose answers are on their way to the client.
+    pub(super) answered: BTreeMap<RpcId, AnsweredCall>,
     /// Requests that wait for the run of another process.
     pub(super) elsewhere: Vec<(RunHash, Asker)>,
     pub(super) looked_at: Duration,
@@ -56,6 +58,14 @@ pub(super) struct ToolRun {
     pub(super) stage: RunStage,
     /// It is the run of a process that has ended.
     pub(super) is_left_over: bool,
+}
+
+/// A call whose answer is on its way to the client.
+#[derive(Debug)]
+pub(super) struct AnsweredCall {
+    pub(super) hash: RunHash,
+    pub(super) tool: String,
+    pub(super) call_id: Option<String>,
 }
 
 /// The stage of a run.
@@ -156,6 +166,11 @@ impl CallRelay {
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
         let is_done = |run: &ToolRun| run.is_left_over || matches!(run.stage, RunStage::Stopped);
         self.runs.values().all(is_done)
+    }
+
+    /// Returns `true` if the answer to a watched call may still be on its way to the client.
+    pub(in crate::cli::mcp) fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
     }
 
     /// Returns `true` if a run goes on in the server.

@@ -366,6 +366,44 @@ fn a_posted_result_is_taken_back_before_a_retry_gets_it() {
     }
 }
 
+/// An answer that cannot be written is the result of a detached run: posted, or kept for a retry.
+#[test]
+fn an_answer_that_cannot_be_written_is_posted() {
+    let written = |call_id| {
+        let mut bench = Bench::new(RelaySettings::default());
+        bench.client(&call(1, call_id, &json!({})));
+        let line = bench.server(&answer(1, "the film")).to_client.remove(0);
+        (bench, RelayEvent::Unwritten(Bytes::from(line)))
+    };
+    let (mut bench, unwritten) = written(Some("toolu_1"));
+    let done = bench.handle(unwritten);
+    assert_eq!(done.names(), ["mark", "keep", "post"]);
+    assert!(!bench.relay.is_idle() && !bench.relay.has_answered());
+    let (mut bench, unwritten) = written(None);
+    assert_eq!(bench.handle(unwritten).names(), ["mark", "keep", "unmark"]);
+    // A line that was written is nobody's any more.
+    let (mut bench, unwritten) = written(Some("toolu_1"));
+    bench.handle(RelayEvent::AllWritten);
+    assert!(bench.handle(unwritten).names().is_empty());
+}
+
+/// The client dies while it reads a line that is too long to be read here, and a joined call has its answer behind that.
+#[test]
+fn an_answer_behind_a_long_line_is_posted() {
+    let mut bench = Bench::new(RelaySettings::default());
+    bench.client(&call(1, Some("toolu_1"), &json!({})));
+    bench.client(&cancel(1, "timeout"));
+    bench.client(&call(2, Some("toolu_2"), &json!({})));
+    bench.handle(RelayEvent::ServerPiece(Bytes::from("xx"), false));
+    assert!(bench.server(&answer(1, "the film")).is_nothing());
+    let done = bench.handle(RelayEvent::ClientGone);
+    let posted = done.others.iter().find_map(|effect| match effect {
+        RelayEffect::Post(_, _, call_id, _) => Some(&call_id[..]),
+        _ => None,
+    });
+    assert_eq!(posted, Some("toolu_2"), "{done:?}");
+}
+
 #[test]
 fn a_server_that_ends_during_a_detached_run_leaves_a_fault() {
     let mut bench = Bench::new(RelaySettings::default());
