@@ -305,17 +305,11 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
         admin: Some(admin),
         has_tls: parts.server.tls.is_some(),
     };
-    let network = ProxyNetwork {
-        sender,
-        bound,
-        budgets: Budgets {
-            work: parts.runtimes.heavy,
-            memory: parts.body_memory.clone(),
-        },
-        stopping: tasks.stop_signal(),
-        closing: tasks.closing_signal(),
-        exchanges: tasks.exchange_tracker(),
+    let budgets = Budgets {
+        work: parts.runtimes.heavy,
+        memory: parts.body_memory.clone(),
     };
+    let network = new_network(sender, bound, budgets, &tasks);
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
@@ -353,6 +347,17 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
         upstream: parts.upstream,
         tls,
     })
+}
+
+fn new_network(sender: Sender, bound: BoundAddresses, budgets: Budgets, tasks: &Tasks) -> ProxyNetwork {
+    ProxyNetwork {
+        sender,
+        bound,
+        budgets,
+        stopping: tasks.stop_signal(),
+        closing: tasks.closing_signal(),
+        exchanges: tasks.exchange_tracker(),
+    }
 }
 
 /// The running proxy.

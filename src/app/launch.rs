@@ -21,7 +21,7 @@ use crate::{
     late::LateSettings,
     ledger::PostgresWorker,
     provider::Routes,
-    proxy::ProxyServices,
+    proxy::{ProxyServices, ProxySettings},
     server::budget::{self, BodyMemory},
     server::{RuntimeHandles, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
@@ -81,25 +81,15 @@ pub async fn launch_proxy(
     let readiness = Readiness::new().with_required_ledger(config.ledger.ready_requires);
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
-    let (telemetry, traces) = telemetry.with_traces(config.traces);
-    let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
-    let profiles = Profiles::with_sources(
-        names,
-        config.profiles,
-        &config.credential_sources,
-        &config.proxy.rotation,
-        telemetry.clone(),
-    );
+    let (telemetry, traces) = telemetry.with_traces(config.traces.take());
+    let profiles = take_profiles(&mut config, &telemetry);
     let sessions = Arc::new(new_session_table(&config.late));
     let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
-    // The admin listener accepts the same host names as the data listener.
-    let hosts = config.proxy.allow_hosts.clone();
-    let in_force = ActiveConfig {
-        clients: config.proxy.client_tokens.names().map(str::to_owned).collect(),
-        ..ActiveConfig::new(shown.path, shown.effective, &routes, profiles.clone(), hosts)
-    };
-    let (control, reloads) = AdminControl::new(in_force, shown.log);
+    let (control, reloads) = AdminControl::new(
+        config_in_force(&config.proxy, shown.path, shown.effective, &routes, &profiles),
+        shown.log,
+    );
     let admin = admin::AdminService::new(admin::AdminState {
         telemetry: telemetry.clone(),
         readiness: readiness.clone(),
@@ -153,6 +143,32 @@ fn accept_local_token(config: &mut Config, ledger_place: Option<&str>) -> Option
         config.late.serve_this_machine(token);
     }
     Some(token)
+}
+
+/// Creates the profiles of all upstreams from their part of the configuration.
+fn take_profiles(config: &mut Config, telemetry: &Telemetry) -> Profiles {
+    Profiles::with_sources(
+        config.upstreams.iter().map(|upstream| upstream.name.as_str()),
+        std::mem::take(&mut config.profiles),
+        &config.credential_sources,
+        &config.proxy.rotation,
+        telemetry.clone(),
+    )
+}
+
+/// Returns the configuration that operators see. The admin listener accepts the same host names as the data listener.
+fn config_in_force(
+    proxy: &ProxySettings,
+    path: Option<String>,
+    effective: String,
+    routes: &Routes,
+    profiles: &Profiles,
+) -> ActiveConfig {
+    let hosts = proxy.allow_hosts.clone();
+    ActiveConfig {
+        clients: proxy.client_tokens.names().map(str::to_owned).collect(),
+        ..ActiveConfig::new(path, effective, routes, profiles.clone(), hosts)
+    }
 }
 
 /// Splits the services into those of the data path and the background work.
