@@ -14,12 +14,14 @@ use tokio::{
     runtime::{Builder, Handle},
     sync::mpsc,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    EXIT_INTERRUPTED, EXIT_TERMINATED, banner,
+    EXIT_INTERRUPTED, EXIT_TERMINATED,
+    api_client::ProxyFlags,
+    banner,
     file_work::FileWork,
-    notify,
+    mcp, notify,
     reload::Reloader,
     signals::{ReceivedSignal, Signals},
 };
@@ -215,6 +217,8 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     };
     let mut launched = launched?;
     announce_start(&launched, admin_tls.as_ref());
+    // It ends before the drain, when this process takes no more requests.
+    let posting = post_left_over(&launched);
     let mut running = launched.running;
     let mut reloader = Reloader {
         flags,
@@ -229,6 +233,7 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     reload_until_stopped(&mut reloader, &mut running, &mut signals, &mut launched.reloads).await;
     // The admin listener answers during the drain, so readiness fails from its very start.
     launched.readiness.start_drain();
+    drop(posting);
     notify::send_stopping();
     tracing::info!("draining; a second SIGTERM or Ctrl-C stops at once");
     tokio::select! {
@@ -241,6 +246,18 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
             Ok(ExitCode::from(code))
         }
     }
+}
+
+/// Posts what ended processes of `antiphon mcp` have left over, until the handle is dropped. `None` if this proxy does not
+/// accept results of this machine.
+fn post_left_over(launched: &LaunchedProxy) -> Option<AbortOnDropHandle<()>> {
+    let running = &launched.running;
+    let is_meant = running.data.ip().is_loopback() && launched.ledger_place.is_some();
+    let proxy = ProxyFlags {
+        url: Some(banner::listener_url(running.data, running.tls.as_ref())),
+        config: None,
+    };
+    is_meant.then(|| AbortOnDropHandle::new(tokio::spawn(Box::pin(mcp::post_left_over(proxy)))))
 }
 
 /// Starts the proxy beside this thread, on the same runtime: its files, its locks and its database may not answer.

@@ -13,6 +13,11 @@ use crate::{
     clock,
 };
 
+/// The proxy that the environment or the configuration of the user names.
+pub(super) const CONFIGURED: ProxyFlags = ProxyFlags {
+    url: None,
+    config: None,
+};
 /// The longest wait for an answer of the proxy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait before an early answer.
@@ -25,8 +30,13 @@ const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Asks if the proxy knows a call, in time for an early answer.
 pub(super) async fn is_known_soon(call_id: &str) -> bool {
-    let asked = tokio::time::timeout(QUICK_TIMEOUT, send_heartbeat(call_id)).await;
+    let asked = tokio::time::timeout(QUICK_TIMEOUT, report_running(call_id)).await;
     asked.is_ok_and(|known| known == Ok(true))
+}
+
+/// Reports that a call is still running. Returns `true` if the proxy knows it, and an error without an answer.
+pub(super) async fn report_running(call_id: &str) -> Result<bool, ()> {
+    send_heartbeat(&CONFIGURED, call_id).await
 }
 
 /// Posts a result until the proxy has it or refuses it. `failed` is called after the first try, if that fails.
@@ -36,7 +46,7 @@ pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, 
     let began = clock::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Some(reply) = try_post(call_id, body).await {
+        if let Some(reply) = try_post(&CONFIGURED, call_id, body).await {
             return reply;
         }
         if pause == FIRST_PAUSE {
@@ -54,14 +64,14 @@ pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, 
 }
 
 /// Tries to post a result. `None` if a later try may succeed.
-async fn try_post(call_id: &str, body: &str) -> Option<PostReply> {
+pub(super) async fn try_post(proxy: &ProxyFlags, call_id: &str, body: &str) -> Option<PostReply> {
     // A result of a call that the proxy does not know would wait there for nothing.
-    match send_heartbeat(call_id).await {
+    match send_heartbeat(proxy, call_id).await {
         Ok(true) => {}
         Ok(false) => return Some(PostReply::Refused),
         Err(()) => return None,
     }
-    let client = find_proxy().ok()?;
+    let client = find_proxy(proxy).ok()?;
     match client.post(&call_path(call_id, "result"), body.to_owned()).await.ok()? {
         ApiReply::Done(answer) => {
             let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
@@ -74,7 +84,7 @@ async fn try_post(call_id: &str, body: &str) -> Option<PostReply> {
 
 /// Takes a posted result back.
 pub(super) async fn withdraw_result(call_id: &str) -> WithdrawReply {
-    let Ok(client) = find_proxy() else {
+    let Ok(client) = find_proxy(&CONFIGURED) else {
         return WithdrawReply::Unclear;
     };
     match client.post(&call_path(call_id, "withdraw"), String::new()).await {
@@ -84,9 +94,8 @@ pub(super) async fn withdraw_result(call_id: &str) -> WithdrawReply {
     }
 }
 
-/// Reports that a call is still running. Returns `true` if the proxy knows it, and an error without an answer.
-async fn send_heartbeat(call_id: &str) -> Result<bool, ()> {
-    let client = find_proxy().map_err(|_| ())?;
+async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<bool, ()> {
+    let client = find_proxy(proxy).map_err(|_| ())?;
     match client.post(&call_path(call_id, "heartbeat"), String::new()).await {
         Ok(ApiReply::Done(_)) => Ok(true),
         Ok(ApiReply::Refused(refusal)) if is_temporary(refusal.status) => Err(()),
@@ -96,12 +105,8 @@ async fn send_heartbeat(call_id: &str) -> Result<bool, ()> {
 }
 
 /// Finds the proxy and the token, anew for each request: either may change while a run goes on.
-fn find_proxy() -> Result<ApiClient, ClientError> {
-    let configured = ProxyFlags {
-        url: None,
-        config: None,
-    };
-    Ok(service_client(&configured, None)?.with_timeout(ANSWER_TIMEOUT))
+fn find_proxy(proxy: &ProxyFlags) -> Result<ApiClient, ClientError> {
+    Ok(service_client(proxy, None)?.with_timeout(ANSWER_TIMEOUT))
 }
 
 /// Returns `true` if a later request may succeed.

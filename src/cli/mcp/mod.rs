@@ -14,6 +14,8 @@ mod keeper;
 #[cfg(unix)]
 mod keeper_list;
 #[cfg(unix)]
+mod left_over;
+#[cfg(unix)]
 mod relay;
 #[cfg(unix)]
 mod run_folder;
@@ -26,6 +28,8 @@ use std::{
 use super::{EXIT_USAGE, mcp_wrap};
 use arguments::McpCommand;
 pub(super) use arguments::{AFTER_HELP, Args};
+#[cfg(unix)]
+pub(super) use left_over::post_left_over;
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -54,6 +58,10 @@ fn run_wrapper(args: &Args) -> anyhow::Result<ExitCode> {
 fn run_wrapper(_args: &Args) -> anyhow::Result<ExitCode> {
     Ok(refuse("`antiphon mcp` does not run on Windows yet: use WSL"))
 }
+
+/// Posts nothing: the wrapper leaves nothing over where it does not run.
+#[cfg(not(unix))]
+pub(super) async fn post_left_over(_proxy: super::api_client::ProxyFlags) {}
 
 fn refuse(why: &str) -> ExitCode {
     // A closed stderr must not change the exit code.

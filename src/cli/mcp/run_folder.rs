@@ -5,7 +5,7 @@
 //! input.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -92,29 +92,33 @@ impl RunFolder {
 
     /// Marks a detached run of this process. Without a mark no other process joins it, which is no failure.
     pub(super) fn mark(&mut self, hash: RunHash, tool: &str, call_id: Option<&str>) {
-        let Some(place) = &self.place else {
-            return;
-        };
         let mark = json!({
             "pid": std::process::id(),
             "tool": tool,
             "call_id": call_id,
             "since": clock::unix_time().as_secs(),
         });
+        // Another process may have a run of the same input.
+        drop(self.write_mark(hash, &mark.to_string()));
+    }
+
+    /// Creates and locks the file of a mark. Returns `false` if another process has locked it.
+    fn write_mark(&mut self, hash: RunHash, text: &str) -> io::Result<bool> {
+        let Some(place) = &self.place else {
+            return Ok(false);
+        };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        let Ok(mut file) = options.open(place.path_of(&hash, MARK_ENDING)) else {
-            return;
-        };
-        // Another process may have a run of the same input.
-        if file.try_lock().is_ok()
-            && file
-                .set_len(0)
-                .and_then(|()| file.write_all(mark.to_string().as_bytes()))
-                .is_ok()
-        {
-            self.marks.insert(hash, file);
+        let mut file = options.open(place.path_of(&hash, MARK_ENDING))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
         }
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        self.marks.insert(hash, file);
+        Ok(true)
     }
 
     /// Removes a mark of this process.
@@ -173,17 +177,29 @@ impl RunFolder {
         taken.map_or(FoundRun::Nothing, |(_, kept)| FoundRun::Kept(kept))
     }
 
-    /// Takes the results that ended processes have not posted.
-    pub(super) fn take_left_over(&self) -> Vec<(RunHash, KeptResult)> {
-        let Some(place) = &self.place else {
-            return Vec::new();
+    /// Lists the files of kept results.
+    pub(super) fn list_kept(&self) -> Vec<PathBuf> {
+        let place = self.place.as_ref();
+        place.map_or_else(Vec::new, |place| list_files(&place.path, KEPT_ENDING))
+    }
+
+    /// Locks a result that an ended process has not posted. It stays where it is kept, and others wait for its mark, which
+    /// names no process: `antiphon mcp stop` would end that.
+    pub(super) fn lock_left_over(&mut self, path: &Path) -> Option<(RunHash, KeptResult)> {
+        let read = |folder: &Self| {
+            let found = folder.place.as_ref()?.read_kept(path, path)?;
+            (found.1.place == KeptPlace::Due).then_some(found)
         };
-        let is_left = |path: &PathBuf| {
-            let document = read_document(path).unwrap_or_default();
-            document["place"] == place_name(KeptPlace::Due) && !is_locked(&path.with_extension(MARK_ENDING))
-        };
-        let paths = list_files(&place.path, KEPT_ENDING).into_iter().filter(is_left);
-        paths.filter_map(|path| place.take_kept(&path)).collect()
+        let (hash, _) = read(self)?;
+        if !self.write_mark(hash, "").is_ok_and(|is_locked| is_locked) {
+            return None;
+        }
+        // Once more: it may have been taken before it was locked.
+        let found = read(self);
+        if found.is_none() {
+            self.unmark(&hash);
+        }
+        found
     }
 
     /// Lists the marks of living processes.
@@ -196,6 +212,13 @@ impl RunFolder {
             .filter(|path| is_locked(path))
             .filter_map(|path| read_mark(&path))
             .collect()
+    }
+
+    /// Returns the number of other processes that own runs without clients.
+    pub(super) fn count_keepers(&self) -> usize {
+        let own = std::process::id();
+        let marks = self.list_marks().into_iter().map(|mark| mark.process);
+        marks.filter(|process| *process != own).collect::<BTreeSet<u32>>().len()
     }
 
     /// Removes results that are too old, and drafts and marks of ended processes.
@@ -269,13 +292,18 @@ impl FolderPlace {
     fn take_kept(&self, path: &Path) -> Option<(RunHash, KeptResult)> {
         let taken = path.with_extension(format!("taken-{}", std::process::id()));
         fs::rename(path, &taken).ok()?;
-        let document = read_document(&taken);
+        let kept = self.read_kept(&taken, path);
         drop(fs::remove_file(&taken));
-        let document = document?;
+        kept
+    }
+
+    /// Reads a kept result from a file. `kept_at` is the path under which it was kept.
+    fn read_kept(&self, file: &Path, kept_at: &Path) -> Option<(RunHash, KeptResult)> {
+        let document = read_document(file)?;
         if is_expired(&document, clock::unix_time()) {
             return None;
         }
-        let name = path.file_stem()?.to_str()?;
+        let name = kept_at.file_stem()?.to_str()?;
         let inside = self.results.open(document["sealed"].as_str()?, name)?;
         let inside: Value = serde_json::from_slice(&inside).ok()?;
         let hash = blake3::Hash::from_hex(inside["hash"].as_str()?).ok()?;

@@ -1,6 +1,11 @@
 //! `antiphon mcp` with the real binary, a toy server, a real proxy and a provider that judges strictly.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use antiphon::config::VARIABLES;
 use serde_json::{Value, json};
@@ -43,13 +48,16 @@ done
 
 /// The folder in which a toy server runs, and the state of its wrappers.
 struct Stage {
-    folder: std::path::PathBuf,
+    folder: PathBuf,
     url: String,
 }
 
 impl Stage {
     fn new(url: &str) -> Self {
-        let folder = state::directory();
+        Self::at(state::directory(), url)
+    }
+
+    fn at(folder: PathBuf, url: &str) -> Self {
         fs::write(folder.join("toy.sh"), TOY).unwrap();
         Self {
             folder,
@@ -556,6 +564,63 @@ async fn runs_without_clients_are_listed_and_stopped() {
     assert_eq!((code, &out[..]), (Some(0), "1 stopped\n"));
     stage.await_no_process().await;
     assert_eq!(stage.files("run"), 0);
+}
+
+/// A keeper is killed with the result that its proxy did not get. The proxy posts it at its next start.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_proxy_posts_what_a_killed_keeper_has_left() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::at(conversation.install.state().to_owned(), "http://127.0.0.1:9");
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    let keeper = keeper_of(&stage.folder);
+    client.die().await;
+    stage.open_gate();
+    await_that(|| stage.files("json") == 1).await;
+    send_signal("KILL", &keeper);
+    stage.await_no_process().await;
+    conversation.process.kill();
+    conversation.process = conversation.install.start().await;
+    conversation.await_outstanding(1).await;
+    conversation.brings(IDS[0], "the call was interrupted");
+    conversation.says("go on", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+    // It is posted once.
+    conversation.process.kill();
+    conversation.process = conversation.install.start().await;
+    conversation.says("and?", Reply::Text("fine".to_owned())).await;
+    assert_eq!((conversation.films(), stage.files("run")), (1, 0));
+}
+
+/// A bound in number: of 64 servers that go on without their clients, one more is ended with its client.
+#[tokio::test]
+async fn no_more_servers_go_on_than_may() {
+    for others in [63, 64] {
+        let stage = Stage::new("http://127.0.0.1:9");
+        let folder = stage.folder.join("antiphon/mcp");
+        fs::create_dir_all(&folder).unwrap();
+        let mark = |number: u32| {
+            let file = fs::File::create(folder.join(format!("{number}.run"))).unwrap();
+            file.lock().unwrap();
+            serde_json::to_writer(&file, &json!({"pid": 1_000_000 + number, "tool": "render", "since": 1})).unwrap();
+            file
+        };
+        let marks: Vec<fs::File> = (0..others).map(mark).collect();
+        let mut client = stage.wrap(&[]);
+        client.call(1, None).await;
+        stage.await_runs(1).await;
+        client.die().await;
+        if others == 63 {
+            await_that(|| stage.files("run") == 64).await;
+            stage.open_gate();
+        }
+        stage.await_no_process().await;
+        assert_eq!(stage.files("json"), usize::from(others == 63));
+        drop(marks);
+    }
 }
 
 /// A bound in time: a run that never ends is ended after the time of `--linger`.

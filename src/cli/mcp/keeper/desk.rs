@@ -13,7 +13,8 @@ use super::{
 use crate::{
     cli::mcp::{
         arguments::WrapperArgs,
-        call_ledger::{is_known_soon, post_result, withdraw_result},
+        call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, withdraw_result},
+        left_over::post_left_over,
         relay::{CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
         run_folder::RunFolder,
     },
@@ -21,6 +22,9 @@ use crate::{
     config::{default_mcp_path, process_environment},
     repair::Tier,
 };
+
+/// Most servers of a user that go on without their clients.
+const KEEPERS_MAX: usize = 64;
 
 /// The relay with what it acts on.
 pub(super) struct Desk {
@@ -91,11 +95,9 @@ impl Desk {
         }
     }
 
-    /// Posts the results that ended processes have left over.
+    /// Posts the results that ended processes have left over, as long as this one lives.
     pub(super) fn post_left_over(&mut self) {
-        for (hash, kept) in self.folder.take_left_over() {
-            self.handle(RelayEvent::LeftOver(hash, kept));
-        }
+        self.spawn_boxed(post_left_over(CONFIGURED));
     }
 
     /// Does what the relay wants. Returns the event that answers it at once.
@@ -123,6 +125,12 @@ impl Desk {
                     let is_known = is_known_soon(&call_id).await;
                     // An error means that the keeper has ended.
                     drop(answers.send(RelayEvent::CallKnown(number, is_known)));
+                });
+            }
+            RelayEffect::Heartbeat(call_id) => {
+                // The next one is sent whatever becomes of this one.
+                self.spawn_boxed(async move {
+                    let _ = report_running(&call_id).await;
                 });
             }
             RelayEffect::Post(number, hash, call_id, body) => {
@@ -197,6 +205,17 @@ impl Desk {
     /// Returns `true` unless the client was forgotten.
     pub(super) const fn has_client(&self) -> bool {
         self.to_client.is_some()
+    }
+
+    /// Returns `true` if so many servers go on without their clients that this one may not.
+    pub(super) fn is_crowded(&self) -> bool {
+        let is_crowded = self.is_running() && self.folder.count_keepers() >= KEEPERS_MAX;
+        if is_crowded {
+            self.say(&format!(
+                "{KEEPERS_MAX} servers go on without their clients, so this one is ended: see `antiphon mcp ps`"
+            ));
+        }
+        is_crowded
     }
 
     /// Returns `true` if a run goes on in the server.

@@ -241,17 +241,23 @@ impl Keeper {
                 }
             }
             KeeperEvent::Stop => {
-                self.is_stopped = true;
                 self.lose_client(true);
-                self.stop_server();
-                self.next_signal = Some((clock::now(), Signal::TERM));
+                self.stop_now();
             }
             KeeperEvent::Wake => self.desk.handle(RelayEvent::Tick),
         }
     }
 
+    /// Ends the server without the time that its runs would have.
+    fn stop_now(&mut self) {
+        self.is_stopped = true;
+        self.stop_server();
+        self.next_signal = Some((clock::now(), Signal::TERM));
+    }
+
     /// Goes on without a client. One that has only ended its input may still read what the server says to that.
     fn lose_client(&mut self, is_deaf: bool) {
+        let is_crowded = self.client_gone_at.is_none() && self.desk.is_crowded();
         if is_deaf || self.desk.is_running() {
             self.desk.close_client();
             // If it fails, the client waits for its pipes a little longer.
@@ -260,6 +266,9 @@ impl Keeper {
         }
         if self.client_gone_at.is_none() {
             self.client_gone_at = Some(clock::now());
+        }
+        if is_crowded {
+            self.stop_now();
         }
     }
 

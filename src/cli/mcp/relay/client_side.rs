@@ -105,7 +105,7 @@ impl CallRelay {
             asker: Some(asker),
             waiters: Vec::new(),
             stage: RunStage::Running,
-            is_left_over: false,
+            heartbeat_at: Duration::ZERO,
         };
         self.add_run(run)
     }
@@ -157,7 +157,7 @@ impl CallRelay {
             asker: None,
             waiters: askers,
             stage: RunStage::Withdrawing(kept.outcome),
-            is_left_over: false,
+            heartbeat_at: Duration::ZERO,
         });
         match call_id.filter(|_| kept.place == KeptPlace::Posted) {
             Some(call_id) => self.effects.push(RelayEffect::Withdraw(number, call_id)),
@@ -220,6 +220,7 @@ impl CallRelay {
             return;
         };
         run.asker = None;
+        run.heartbeat_at = self.now;
         let (tool, call_id) = (run.tool.clone(), run.call_id.clone());
         self.effects.push(RelayEffect::Mark(run.hash, tool, call_id));
     }

@@ -53,12 +53,13 @@ impl CallRelay {
                 .map(|asker| asker.since_active.saturating_add(after));
             self.clock.time_of(readings.min()?)
         });
-        [look, answer].into_iter().flatten().min()
+        [look, answer, self.next_heartbeat()].into_iter().flatten().min()
     }
 
     /// Looks for what has become due.
     pub(super) fn take_tick(&mut self) {
         self.ask_for_due();
+        self.send_heartbeats();
         if !self.elsewhere.is_empty() && self.now >= self.looked_at.saturating_add(LOOK_INTERVAL) {
             self.looked_at = self.now;
             let mut hashes: Vec<_> = self.elsewhere.iter().map(|(hash, _)| *hash).collect();

@@ -51,8 +51,6 @@ pub(in crate::cli::mcp) enum RelayEvent {
     Withdrawn(RunNumber, WithdrawReply),
     /// The answer to [`RelayEffect::Look`].
     Found(RunHash, FoundRun),
-    /// A result whose process has ended before it was posted.
-    LeftOver(RunHash, KeptResult),
 }
 
 /// The answer to a post.
@@ -118,6 +116,8 @@ pub(in crate::cli::mcp) enum RelayEffect {
     Say(String),
     /// Ask the proxy if it knows this call.
     Ask(RunNumber, String),
+    /// Tell the proxy that the run of this call goes on.
+    Heartbeat(String),
     /// Post this body for a call, until the proxy has it. `RunHash` is where the result is kept meanwhile.
     Post(RunNumber, RunHash, String, String),
     /// Take a posted result back.

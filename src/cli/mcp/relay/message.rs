@@ -38,14 +38,6 @@ impl RpcId {
         Some(Self { raw, meaning })
     }
 
-    /// Returns an id that no request has.
-    pub(super) const fn none() -> Self {
-        Self {
-            raw: Vec::new(),
-            meaning: Vec::new(),
-        }
-    }
-
     /// Returns the bytes of the JSON value.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw

@@ -3,6 +3,7 @@
 mod client_side;
 mod early_answers;
 mod events;
+mod heartbeats;
 mod message;
 mod outcome;
 mod server_side;
@@ -37,7 +38,6 @@ impl CallRelay {
             RelayEvent::Posted(number, reply) => self.take_post_reply(number, reply),
             RelayEvent::Withdrawn(number, reply) => self.take_withdraw_reply(number, reply),
             RelayEvent::Found(hash, found) => self.take_found(hash, found),
-            RelayEvent::LeftOver(hash, kept) => self.take_left_over(hash, kept),
         }
         std::mem::take(&mut self.effects)
     }

@@ -62,7 +62,7 @@ impl ToolOutcome {
     }
 
     /// Returns the body of the post. The content is that which a client would give to its model.
-    pub(super) fn post_body(&self) -> String {
+    pub(in crate::cli::mcp) fn post_body(&self) -> String {
         let json = Json::new(self.body.as_bytes());
         let Ok(root) = json.root_span() else {
             return format!(r#"{{"content":{},"is_error":true}}"#, quote_string(TOO_LARGE));

@@ -251,22 +251,6 @@ impl CallRelay {
         self.start_for_all(hash, again);
     }
 
-    /// Takes over a result whose process has ended before it was posted.
-    pub(super) fn take_left_over(&mut self, hash: RunHash, kept: KeptResult) {
-        let number = self.add_run(ToolRun {
-            hash,
-            tool: kept.tool,
-            call_id: kept.call_id,
-            server_id: RpcId::none(),
-            progress: None,
-            asker: None,
-            waiters: Vec::new(),
-            stage: RunStage::Stopped,
-            is_left_over: true,
-        });
-        self.end_run(number, kept.outcome, false);
-    }
-
     /// Ends every run: the server has ended.
     pub(super) fn lose_server(&mut self) {
         self.elsewhere.clear();

@@ -21,7 +21,7 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) runs: BTreeMap<RunNumber, ToolRun>,
     pub(super) last_number: RunNumber,
     /// Calls whose answers are on their way to the client.
-    pub(super) answered: BTreeMap<RpcId, AnsweredCall>,
+    pub(super) answered: BTreeMap<RpcId, SentAnswer>,
     /// Requests that wait for the run of another process.
     pub(super) elsewhere: Vec<(RunHash, Asker)>,
     pub(super) looked_at: Duration,
@@ -56,13 +56,13 @@ pub(super) struct ToolRun {
     /// Requests that have joined it.
     pub(super) waiters: Vec<Asker>,
     pub(super) stage: RunStage,
-    /// It is the run of a process that has ended.
-    pub(super) is_left_over: bool,
+    /// The time of the next heartbeat, while the run is detached.
+    pub(super) heartbeat_at: Duration,
 }
 
 /// A call whose answer is on its way to the client.
 #[derive(Debug)]
-pub(super) struct AnsweredCall {
+pub(super) struct SentAnswer {
     pub(super) hash: RunHash,
     pub(super) tool: String,
     pub(super) call_id: Option<String>,
@@ -164,8 +164,7 @@ impl CallRelay {
 
     /// Returns `true` if no detached run goes on, and every result is where it belongs.
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
-        let is_done = |run: &ToolRun| run.is_left_over || matches!(run.stage, RunStage::Stopped);
-        self.runs.values().all(is_done)
+        self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.

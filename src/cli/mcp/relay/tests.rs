@@ -67,7 +67,7 @@ impl Bench {
 impl Done {
     fn names(&self) -> Vec<&'static str> {
         let name = |effect: &RelayEffect| match effect {
-            RelayEffect::Say(_) => None,
+            RelayEffect::Say(_) | RelayEffect::Heartbeat(_) => None,
             RelayEffect::Ask(..) => Some("ask"),
             RelayEffect::Post(..) => Some("post"),
             RelayEffect::Withdraw(..) => Some("withdraw"),
@@ -364,6 +364,29 @@ fn a_posted_result_is_taken_back_before_a_retry_gets_it() {
             "{reply:?}"
         );
     }
+}
+
+/// The proxy hears of a detached run at once and each minute, and of no other.
+#[test]
+fn a_detached_run_is_reported_each_minute() {
+    let mut bench = Bench::new(RelaySettings::default());
+    bench.client(&call(1, Some("toolu_1"), &json!({"a": 1})));
+    bench.client(&call(2, Some("toolu_2"), &json!({"b": 1})));
+    bench.client(&call(3, None, &json!({"c": 1})));
+    assert_eq!(bench.relay.next_wake(), None);
+    bench.client(&cancel(2, "timeout"));
+    bench.client(&cancel(3, "timeout"));
+    let reports = |done: Done| {
+        let is_report = |effect: &RelayEffect| matches!(effect, RelayEffect::Heartbeat(id) if id == "toolu_2");
+        assert!(done.others.iter().all(is_report), "{done:?}");
+        done.others.len()
+    };
+    assert_eq!(bench.relay.next_wake(), Some(Duration::ZERO));
+    for (at, wanted) in [(0, 1), (59, 0), (60, 1), (61, 0), (200, 1)] {
+        assert_eq!(reports(bench.tick(at)), wanted, "{at}");
+    }
+    bench.server(&answer(2, "done"));
+    assert_eq!(bench.relay.next_wake(), None);
 }
 
 /// An answer that cannot be written is the result of a detached run: posted, or kept for a retry.

@@ -1,12 +1,14 @@
 //! Answers on their way to the client. One that cannot be written is the result of a detached run.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::{
     events::{RelayEffect, RunHash},
     message::{McpMessage, RpcId, read_message},
     outcome::ToolOutcome,
-    state::{AnsweredCall, CallRelay, RunStage, ToolRun},
+    state::{CallRelay, RunStage, SentAnswer, ToolRun},
 };
 
 /// Most answers that are on their way at once and are remembered.
@@ -16,7 +18,7 @@ impl CallRelay {
     /// Notes that the answer to a call is sent to the client.
     pub(super) fn note_answered(&mut self, id: RpcId, hash: RunHash, tool: String, call_id: Option<String>) {
         if self.answered.len() < ANSWERED_MAX {
-            self.answered.insert(id, AnsweredCall { hash, tool, call_id });
+            self.answered.insert(id, SentAnswer { hash, tool, call_id });
         }
     }
 
@@ -25,7 +27,7 @@ impl CallRelay {
         let McpMessage::Answer { id, body } = read_message(line) else {
             return;
         };
-        let Some(AnsweredCall { hash, tool, call_id }) = self.answered.remove(&id) else {
+        let Some(SentAnswer { hash, tool, call_id }) = self.answered.remove(&id) else {
             return;
         };
         self.effects
@@ -39,7 +41,7 @@ impl CallRelay {
             asker: None,
             waiters: Vec::new(),
             stage: RunStage::Running,
-            is_left_over: false,
+            heartbeat_at: Duration::ZERO,
         });
         self.end_run(number, ToolOutcome::of_answer(body), false);
     }
