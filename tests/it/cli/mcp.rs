@@ -436,6 +436,34 @@ async fn a_result_that_could_not_be_written_reaches_its_conversation() {
     assert_eq!(stage.files("run"), 0);
 }
 
+/// The client has read the result, and dies before it sends it on: the result stands in the place of its call, once.
+#[tokio::test]
+async fn a_result_that_was_read_last_is_restored_where_it_is_missing() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new(&conversation.url());
+    stage.open_gate();
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    assert_eq!(client.text(1).await, FILM);
+    client.die().await;
+    stage.await_no_process().await;
+    conversation.says("go on", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+    // One that has sent it on has it once.
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[1]).await;
+    client.call(1, Some(IDS[1])).await;
+    assert_eq!(client.text(1).await, FILM);
+    conversation.brings(IDS[1], FILM);
+    conversation.says("thanks", Reply::Text("fine".to_owned())).await;
+    drop(client.leave().await);
+    stage.await_no_process().await;
+    conversation.says("and?", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 2);
+    conversation.await_outstanding(0).await;
+}
+
 /// As above, and the resumed session calls the same tool again while it runs: one run, and the true result.
 #[tokio::test]
 async fn a_call_in_a_new_process_joins_the_run_of_the_old_one() {

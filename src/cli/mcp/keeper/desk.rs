@@ -13,7 +13,7 @@ use super::{
 use crate::{
     cli::mcp::{
         arguments::WrapperArgs,
-        call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, withdraw_result},
+        call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, try_post, withdraw_result},
         left_over::post_left_over,
         relay::{CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
         run_folder::RunFolder,
@@ -39,6 +39,8 @@ pub(super) struct Desk {
     log: Outlet,
     /// Requests to the proxy. They end with the keeper.
     requests: JoinSet<()>,
+    /// Posts of what the client may not have read, for which the keeper waits a moment.
+    last_posts: JoinSet<()>,
 }
 
 impl Desk {
@@ -79,6 +81,7 @@ impl Desk {
             to_client: Some(to_client),
             log,
             requests: JoinSet::new(),
+            last_posts: JoinSet::new(),
         }
     }
 
@@ -142,6 +145,12 @@ impl Desk {
                     drop(answers.send(RelayEvent::Posted(number, reply)));
                 });
             }
+            RelayEffect::PostIfMissing(call_id, body) => {
+                self.last_posts.spawn(Box::pin(async move {
+                    // Without a proxy the client has most likely read it, so there is no second try.
+                    let _ = try_post(&CONFIGURED, &call_id, &body).await;
+                }));
+            }
             RelayEffect::Withdraw(number, call_id) => {
                 let answers = self.answers.clone();
                 self.spawn_boxed(async move {
@@ -184,7 +193,7 @@ impl Desk {
     pub(super) fn unwritten_load(&self) -> Option<Arc<QueueLoad>> {
         self.on_its_way
             .clone()
-            .filter(|load| self.relay.has_answered() && !load.is_empty())
+            .filter(|load| self.relay.has_sent() && !load.is_empty())
     }
 
     /// Ends the server's input.
@@ -231,6 +240,12 @@ impl Desk {
     /// Returns the time at which the relay has something to do.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.relay.next_wake().and_then(|at| self.began.checked_add(at))
+    }
+
+    /// Waits until the last posts are answered, for this time at most.
+    pub(super) async fn finish_posts(&mut self, limit: Duration) {
+        let posts = async { while self.last_posts.join_next().await.is_some() {} };
+        drop(tokio::time::timeout(limit, posts).await);
     }
 
     /// Waits until client and log have what was sent to them.

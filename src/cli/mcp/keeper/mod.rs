@@ -199,6 +199,7 @@ impl Keeper {
             drop(timeout(REST_TIME, async { while self.pumps.join_next().await.is_some() {} }).await);
         }
         self.desk.finish_writing(LAST_READ_TIME).await;
+        self.desk.finish_posts(POST_TIME).await;
         Ok(ExitCode::from(self.status.map_or(1, exit_code)))
     }
 
@@ -207,6 +208,7 @@ impl Keeper {
             KeeperEvent::ClientLine(Some(line)) => self.desk.handle(client_event(line)),
             KeeperEvent::ClientLine(None) => {
                 self.client = None;
+                self.desk.handle(RelayEvent::InputEnded);
                 self.lose_client(false);
             }
             KeeperEvent::ServerBytes(Ok(length)) if length > 0 => {

@@ -244,6 +244,7 @@ impl CallRelay {
         for number in attached {
             self.detach_run(number);
         }
+        self.post_unread();
         // A tool that asks its client would wait for ever.
         for (id, is_ping) in std::mem::take(&mut self.server_requests) {
             self.effects

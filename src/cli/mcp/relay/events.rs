@@ -31,6 +31,8 @@ pub(in crate::cli::mcp) enum RelayEvent {
     ClientLine(Bytes),
     /// A part of a line that is too long to be read.
     ClientPiece(Bytes),
+    /// The client has closed its input. It may still read.
+    InputEnded,
     ClientGone,
     /// A line that could not be written to the client.
     Unwritten(Bytes),
@@ -120,6 +122,8 @@ pub(in crate::cli::mcp) enum RelayEffect {
     Heartbeat(String),
     /// Post this body for a call, until the proxy has it. `RunHash` is where the result is kept meanwhile.
     Post(RunNumber, RunHash, String, String),
+    /// Post this body for a call, once: the client has read the result, or has not.
+    PostIfMissing(String, String),
     /// Take a posted result back.
     Withdraw(RunNumber, String),
     /// Look for the run of another process. The answer follows at once.

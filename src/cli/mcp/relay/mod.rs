@@ -6,11 +6,11 @@ mod events;
 mod heartbeats;
 mod message;
 mod outcome;
+mod sent_answers;
 mod server_side;
 mod state;
 #[cfg(test)]
 mod tests;
-mod unwritten;
 
 pub(super) use events::{
     FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash, WithdrawReply,
@@ -27,9 +27,10 @@ impl CallRelay {
         match event {
             RelayEvent::ClientLine(line) => self.take_client_line(line),
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
+            RelayEvent::InputEnded => self.post_unread(),
             RelayEvent::ClientGone => self.lose_client(),
             RelayEvent::Unwritten(line) => self.take_unwritten(&line),
-            RelayEvent::AllWritten => self.answered.clear(),
+            RelayEvent::AllWritten => self.take_all_written(),
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
             RelayEvent::ServerGone => self.lose_server(),

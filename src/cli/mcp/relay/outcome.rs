@@ -62,7 +62,17 @@ impl ToolOutcome {
     }
 
     /// Returns the body of the post. The content is that which a client would give to its model.
-    pub(in crate::cli::mcp) fn post_body(&self) -> String {
+    pub(in crate::cli::mcp) fn post_body(&self, only_if_missing: bool) -> String {
+        let mut body = self.content_body();
+        if only_if_missing {
+            body.truncate(body.len().saturating_sub(1));
+            body.push_str(r#","only_if_missing":true}"#);
+        }
+        body
+    }
+
+    /// Returns an object with the content of the post, and whether the run has failed.
+    fn content_body(&self) -> String {
         let json = Json::new(self.body.as_bytes());
         let Ok(root) = json.root_span() else {
             return format!(r#"{{"content":{},"is_error":true}}"#, quote_string(TOO_LARGE));

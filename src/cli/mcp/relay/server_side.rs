@@ -6,7 +6,7 @@ use super::{
     events::{KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
     message::{McpMessage, RpcAnswer, RpcId, read_message, read_tools},
     outcome::{ToolOutcome, absent_client_line},
-    state::{Asker, CallRelay, RunStage, ToolRun},
+    state::{Asker, CallRelay, RunStage, SentAnswer, ToolRun},
 };
 use crate::printable::printable_text;
 
@@ -65,7 +65,14 @@ impl CallRelay {
                 if !run.waiters.is_empty() {
                     self.answer_waiters(&run, &ToolOutcome::of_answer(body));
                 }
-                self.note_answered(run.server_id, run.hash, run.tool, run.call_id);
+                let answer = SentAnswer {
+                    hash: run.hash,
+                    tool: run.tool,
+                    call_id: run.call_id,
+                    at: self.now,
+                    line: line.clone(),
+                };
+                self.note_sent(run.server_id, answer);
             }
             self.effects.push(RelayEffect::ToClient(line.clone()));
         } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, RpcAnswer::Failure(_)) {
@@ -115,7 +122,7 @@ impl CallRelay {
             self.keep_for_retry(hash, tool, None, outcome, is_lost);
             return;
         };
-        let body = outcome.post_body();
+        let body = outcome.post_body(false);
         run.stage = RunStage::Posting(outcome.clone(), false);
         let kept = KeptResult {
             tool,
@@ -170,8 +177,15 @@ impl CallRelay {
 
     fn answer_waiters(&mut self, run: &ToolRun, outcome: &ToolOutcome) {
         for Asker { request, .. } in &run.waiters {
-            self.note_answered(request.id.clone(), run.hash, run.tool.clone(), request.call_id.clone());
-            self.send_own(outcome.answer_line(&request.id));
+            let answer = SentAnswer {
+                hash: run.hash,
+                tool: run.tool.clone(),
+                call_id: request.call_id.clone(),
+                at: self.now,
+                line: outcome.answer_line(&request.id),
+            };
+            self.send_own(answer.line.clone());
+            self.note_sent(request.id.clone(), answer);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The calls that a relay watches, and what it knows of client and server.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -20,8 +20,10 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) now: Duration,
     pub(super) runs: BTreeMap<RunNumber, ToolRun>,
     pub(super) last_number: RunNumber,
-    /// Calls whose answers are on their way to the client.
-    pub(super) answered: BTreeMap<RpcId, SentAnswer>,
+    /// Answers on their way to the client.
+    pub(super) sent: BTreeMap<RpcId, SentAnswer>,
+    /// Answers that the client's pipe has, in their order.
+    pub(super) written: VecDeque<WrittenAnswer>,
     /// Requests that wait for the run of another process.
     pub(super) elsewhere: Vec<(RunHash, Asker)>,
     pub(super) looked_at: Duration,
@@ -60,12 +62,23 @@ pub(super) struct ToolRun {
     pub(super) heartbeat_at: Duration,
 }
 
-/// A call whose answer is on its way to the client.
+/// The answer to a call, on its way to the client.
 #[derive(Debug)]
 pub(super) struct SentAnswer {
     pub(super) hash: RunHash,
     pub(super) tool: String,
     pub(super) call_id: Option<String>,
+    pub(super) at: Duration,
+    pub(super) line: Bytes,
+}
+
+/// The answer to a call, which the client may have read.
+#[derive(Debug)]
+pub(super) struct WrittenAnswer {
+    /// The time at which it was sent.
+    pub(super) at: Duration,
+    pub(super) call_id: String,
+    pub(super) line: Bytes,
 }
 
 /// The stage of a run.
@@ -168,8 +181,8 @@ impl CallRelay {
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
-    pub(in crate::cli::mcp) fn has_answered(&self) -> bool {
-        !self.answered.is_empty()
+    pub(in crate::cli::mcp) fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
     }
 
     /// Returns `true` if a run goes on in the server.

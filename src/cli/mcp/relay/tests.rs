@@ -70,6 +70,7 @@ impl Done {
             RelayEffect::Say(_) | RelayEffect::Heartbeat(_) => None,
             RelayEffect::Ask(..) => Some("ask"),
             RelayEffect::Post(..) => Some("post"),
+            RelayEffect::PostIfMissing(..) => Some("post if missing"),
             RelayEffect::Withdraw(..) => Some("withdraw"),
             RelayEffect::Mark(..) => Some("mark"),
             RelayEffect::Unmark(_) => Some("unmark"),
@@ -401,13 +402,40 @@ fn an_answer_that_cannot_be_written_is_posted() {
     let (mut bench, unwritten) = written(Some("toolu_1"));
     let done = bench.handle(unwritten);
     assert_eq!(done.names(), ["mark", "keep", "post"]);
-    assert!(!bench.relay.is_idle() && !bench.relay.has_answered());
+    assert!(!bench.relay.is_idle() && !bench.relay.has_sent());
     let (mut bench, unwritten) = written(None);
     assert_eq!(bench.handle(unwritten).names(), ["mark", "keep", "unmark"]);
     // A line that was written is nobody's any more.
     let (mut bench, unwritten) = written(Some("toolu_1"));
     bench.handle(RelayEvent::AllWritten);
     assert!(bench.handle(unwritten).names().is_empty());
+}
+
+/// A client that ends may not have read what was written last. Its conversation says so.
+#[test]
+fn an_answer_that_may_be_unread_is_posted_for_conversations_that_miss_it() {
+    for (call_id, end, seconds, wanted) in [
+        (Some("toolu_1"), RelayEvent::ClientGone, 4, &["post if missing"][..]),
+        (Some("toolu_1"), RelayEvent::InputEnded, 4, &["post if missing"]),
+        (Some("toolu_1"), RelayEvent::ClientGone, 6, &[]),
+        (None, RelayEvent::ClientGone, 4, &[]),
+    ] {
+        let mut bench = Bench::new(RelaySettings::default());
+        bench.client(&call(1, call_id, &json!({})));
+        bench.server(&answer(1, "the film"));
+        bench.tick(seconds);
+        bench.handle(RelayEvent::AllWritten);
+        let done = bench.handle(end);
+        assert_eq!(done.names(), wanted, "{call_id:?} {seconds}");
+        for effect in done.others {
+            let RelayEffect::PostIfMissing(call_id, body) = effect else {
+                panic!("{effect:?}");
+            };
+            let body: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((&call_id[..], &body["only_if_missing"]), ("toolu_1", &json!(true)));
+        }
+        assert!(bench.handle(RelayEvent::ClientGone).names().is_empty());
+    }
 }
 
 /// The client dies while it reads a line that is too long to be read here, and a joined call has its answer behind that.
