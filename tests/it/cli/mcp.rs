@@ -28,7 +28,7 @@ use crate::{
 /// No step takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDS: [&str; 2] = ["toolu_01AaBb9dE3fG7hJ2", "toolu_01CcDd8eF4gH6jK3"];
-const FILM: &str = "the film is ready";
+pub(super) const FILM: &str = "the film is ready";
 
 /// A server whose tool ends once the file `gate` exists. It notes its runs and the cancels that reach it.
 const TOY: &str = r#"
@@ -47,13 +47,13 @@ done
 "#;
 
 /// The folder in which a toy server runs, and the state of its wrappers.
-struct Stage {
-    folder: PathBuf,
+pub(super) struct Stage {
+    pub(super) folder: PathBuf,
     url: String,
 }
 
 impl Stage {
-    fn new(url: &str) -> Self {
+    pub(super) fn new(url: &str) -> Self {
         Self::at(state::directory(), url)
     }
 
@@ -65,7 +65,7 @@ impl Stage {
         }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         for (name, _) in VARIABLES.iter() {
             command.env_remove(name).env_remove(name.to_lowercase());
@@ -88,7 +88,7 @@ impl Stage {
         command
     }
 
-    fn wrap(&self, flags: &[&str]) -> ToyClient {
+    pub(super) fn wrap(&self, flags: &[&str]) -> ToyClient {
         let arguments = [flags, &["--", "sh", "toy.sh"]].concat();
         let mut child = self.command(&arguments).spawn().unwrap();
         ToyClient {
@@ -100,11 +100,28 @@ impl Stage {
 
     /// Runs a command to its end. Returns its exit code and outputs.
     async fn run(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
+        let (code, out, err) = self.run_bytes(arguments, input).await;
+        (code, String::from_utf8(out).unwrap(), err)
+    }
+
+    pub(super) async fn run_bytes(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
         let mut child = self.command(arguments).spawn().unwrap();
-        drop(child.stdin.take().unwrap().write_all(input).await);
+        let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
+        let writing = tokio::spawn(async move { stdin.write_all(&input).await });
         let output = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        drop(writing.await);
+        (
+            output.status.code(),
+            output.stdout,
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    /// Returns the text of the first file with a kept result.
+    pub(super) fn kept_text(&self) -> Option<String> {
+        let entries = fs::read_dir(self.folder.join("antiphon/mcp")).into_iter().flatten();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        fs::read_to_string(paths.find(|path| path.extension().is_some_and(|end| end == "json"))?).ok()
     }
 
     /// Names the proxy in the configuration of the user, which is read for each request.
@@ -116,11 +133,11 @@ impl Stage {
         fs::rename(draft, folder.join("antiphon.toml")).unwrap();
     }
 
-    fn open_gate(&self) {
+    pub(super) fn open_gate(&self) {
         fs::write(self.folder.join("gate"), "").unwrap();
     }
 
-    fn count(&self, file: &str) -> usize {
+    pub(super) fn count(&self, file: &str) -> usize {
         fs::read_to_string(self.folder.join(file))
             .unwrap_or_default()
             .lines()
@@ -128,7 +145,7 @@ impl Stage {
     }
 
     /// Waits until a run has begun.
-    async fn await_runs(&self, wanted: usize) {
+    pub(super) async fn await_runs(&self, wanted: usize) {
         await_that(|| self.count("runs") == wanted).await;
     }
 
@@ -140,7 +157,7 @@ impl Stage {
     }
 
     /// Waits until no process of this stage is left.
-    async fn await_no_process(&self) {
+    pub(super) async fn await_no_process(&self) {
         await_that(|| processes_of(&self.folder) == 0).await;
     }
 }
@@ -170,7 +187,7 @@ fn send_signal(name: &str, process: &str) {
 }
 
 /// Waits until a condition holds.
-async fn await_that(mut is_so: impl FnMut() -> bool) {
+pub(super) async fn await_that(mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -180,7 +197,7 @@ async fn await_that(mut is_so: impl FnMut() -> bool) {
 }
 
 /// The client of a wrapped server.
-struct ToyClient {
+pub(super) struct ToyClient {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
@@ -188,18 +205,22 @@ struct ToyClient {
 
 impl ToyClient {
     async fn send(&mut self, message: &Value) {
-        let line = format!("{message}\n");
+        self.send_line(&message.to_string()).await;
+    }
+
+    pub(super) async fn send_line(&mut self, line: &str) {
+        let line = format!("{line}\n");
         self.stdin.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn call(&mut self, id: u32, call_id: Option<&str>) {
+    pub(super) async fn call(&mut self, id: u32, call_id: Option<&str>) {
         let meta = call_id.map_or_else(|| json!({}), |id| json!({"claudecode/toolUseId": id}));
         let params = json!({"name": "render", "arguments": {"of": "film"}, "_meta": meta});
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
             .await;
     }
 
-    async fn cancel(&mut self, id: u32, reason: &str) {
+    pub(super) async fn cancel(&mut self, id: u32, reason: &str) {
         let params = json!({"requestId": id, "reason": reason});
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
             .await;
@@ -215,14 +236,14 @@ impl ToyClient {
     }
 
     /// Returns the text of the next answer, which is to this request.
-    async fn text(&mut self, id: u32) -> String {
+    pub(super) async fn text(&mut self, id: u32) -> String {
         let line = self.line().await;
         assert_eq!(line["id"], id, "{line}");
         line["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// Waits until the server has read every line before.
-    async fn sync(&mut self, id: u32) {
+    pub(super) async fn sync(&mut self, id: u32) {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).await;
         assert_eq!(self.line().await["id"], id);
     }
@@ -234,7 +255,7 @@ impl ToyClient {
     }
 
     /// Ends its input, and returns the exit code and what was said.
-    async fn leave(mut self) -> (Option<i32>, String) {
+    pub(super) async fn leave(mut self) -> (Option<i32>, String) {
         self.stdin = None;
         let status = timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
         let mut said = String::new();

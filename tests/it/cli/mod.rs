@@ -14,6 +14,8 @@ pub(crate) mod env;
 #[cfg(unix)]
 mod mcp;
 #[cfg(unix)]
+mod mcp_bad_input;
+#[cfg(unix)]
 mod mcp_wrap;
 pub(crate) mod once;
 mod own_rules;
