@@ -18,7 +18,7 @@ const FLOOR: &str = "--floor";
 const WORKING_FLOOR: &str = "--working-floor";
 
 /// Environment variables that are passed on. All others are removed.
-const PASSED: [&str; 2] = ["TOKIO_WORKER_THREADS", "ANTIPHON_LOG"];
+const PASSED: [&str; 3] = ["TOKIO_WORKER_THREADS", "ANTIPHON_LOG", "XDG_STATE_HOME"];
 
 /// Plays the role that the arguments name. Returns `false` if they name none.
 pub fn play() -> bool {
