@@ -36,7 +36,7 @@ use server::{signal_server, start_server};
 const EXIT_CANNOT_RUN: u8 = 127;
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// The time between two looks for the front.
+/// The time between two looks for the front, whose end may have come before its signal was listened for.
 const FRONT_INTERVAL: Duration = Duration::from_millis(500);
 /// The time that a server has to end after its input has, before it gets SIGTERM, and then SIGKILL.
 const END_TIME: Duration = Duration::from_millis(1500);
@@ -165,6 +165,7 @@ impl Keeper {
 
     async fn run_to_end(mut self) -> anyhow::Result<ExitCode> {
         let mut stop = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+        let mut front_end = listen_for_front_end().context("cannot listen for signals")?;
         let mut front_checks = interval(FRONT_INTERVAL);
         self.desk.post_left_over();
         while !self.is_over() {
@@ -184,6 +185,7 @@ impl Keeper {
                 Some(closed) = self.client_closed.recv() => KeeperEvent::ClientClosed(closed.unwritten),
                 ended = self.child.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(ended),
                 _ = front_checks.tick(), if self.client_gone_at.is_none() => KeeperEvent::FrontCheck,
+                _ = front_end.recv() => KeeperEvent::FrontCheck,
                 _ = stop.recv() => KeeperEvent::Stop,
                 () = sleep_until(wake) => KeeperEvent::Wake,
             };
@@ -362,6 +364,14 @@ impl Keeper {
         let first = times.into_iter().flatten().chain(of_posts).min();
         first.unwrap_or_else(|| now + FAR)
     }
+}
+
+/// Returns the signal that tells of the end of the front, where the system sends one. Elsewhere the checks find it.
+fn listen_for_front_end() -> std::io::Result<tokio::signal::unix::Signal> {
+    let front_end = signal(SignalKind::user_defined2())?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::USR2))?;
+    Ok(front_end)
 }
 
 fn client_event(line: CutLine) -> RelayEvent {
