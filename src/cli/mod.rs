@@ -8,6 +8,7 @@ mod api_client;
 pub mod banner;
 mod check;
 mod child;
+mod claims;
 mod client_variables;
 mod completions;
 mod config;

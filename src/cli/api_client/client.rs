@@ -177,6 +177,12 @@ impl ApiClient {
 }
 
 impl RefusedReply {
+    /// Returns `true` if a later request may succeed. A request that came too slowly (408) may, as any that a gateway lost.
+    pub(in crate::cli) fn is_temporary(&self) -> bool {
+        self.status.is_server_error()
+            || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&self.status)
+    }
+
     /// Reads a refusal of an API of the proxy.
     fn read(status: StatusCode, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();

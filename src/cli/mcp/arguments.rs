@@ -21,6 +21,10 @@ its result is posted to the running proxy, which adds it to its conversation.
 Without the name of the call, or with a conversation that the proxy does not
 know, the result is kept for 1 hour, and the same call gets it.
 
+A tool named with --once runs once for the same input, also over sessions: the
+same call gets the stored result. It does not run without the proxy, which keeps
+its ledger on the disk. See `antiphon once --help` for the windows.
+
 ANTIPHON_URL and ANTIPHON_SERVICE_TOKEN name another proxy than that of this
 machine. The server does not get the tokens of Antiphon.
 
@@ -83,6 +87,9 @@ pub(super) struct WrapperArgs {
     /// Tier of a tool. Of `revertible` ones every cancel reaches the server
     #[arg(long, value_name = "TOOL=read|revertible|durable|one_way", value_parser = parse_tier)]
     pub(super) tier: Vec<GivenTier>,
+    /// Tool that runs once for the same input, over sessions and processes. `*` stands for all
+    #[arg(long, value_name = "TOOL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(super) once: Vec<String>,
     /// Time that a run goes on without a client
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_time)]
     pub(super) linger: Duration,

@@ -77,7 +77,7 @@ pub(super) async fn try_post(proxy: &ProxyFlags, call_id: &str, body: &str) -> O
             let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
             (answer["state"] != "parked").then_some(PostReply::Settled)
         }
-        ApiReply::Refused(refusal) if is_temporary(refusal.status) => None,
+        ApiReply::Refused(refusal) if refusal.is_temporary() => None,
         ApiReply::Refused(_) => Some(PostReply::Refused),
     }
 }
@@ -98,7 +98,7 @@ async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<bool, ()> {
     let client = find_proxy(proxy).map_err(|_| ())?;
     match client.post(&call_path(call_id, "heartbeat"), String::new()).await {
         Ok(ApiReply::Done(_)) => Ok(true),
-        Ok(ApiReply::Refused(refusal)) if is_temporary(refusal.status) => Err(()),
+        Ok(ApiReply::Refused(refusal)) if refusal.is_temporary() => Err(()),
         Ok(ApiReply::Refused(refusal)) => Ok(refusal.status != StatusCode::NOT_FOUND),
         Err(_) => Err(()),
     }
@@ -107,9 +107,4 @@ async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<bool, ()> {
 /// Finds the proxy and the token, anew for each request: either may change while a run goes on.
 fn find_proxy(proxy: &ProxyFlags) -> Result<ApiClient, ClientError> {
     Ok(service_client(proxy, None)?.with_timeout(ANSWER_TIMEOUT))
-}
-
-/// Returns `true` if a later request may succeed.
-fn is_temporary(status: StatusCode) -> bool {
-    status.is_server_error() || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status)
 }

@@ -18,6 +18,8 @@ mod left_over;
 #[cfg(unix)]
 mod relay;
 #[cfg(unix)]
+mod run_claims;
+#[cfg(unix)]
 mod run_folder;
 
 use std::{

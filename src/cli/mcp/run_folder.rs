@@ -24,6 +24,7 @@ use crate::{
 /// Uses of the folder's key. Changing one makes kept results unreadable.
 const RESULT_KEY: &str = "antiphon mcp: result, version 1";
 const NAME_KEY: &str = "antiphon mcp: name, version 1";
+const USER_KEY: &str = "antiphon mcp: user, version 1";
 /// The file with the key.
 const KEY_FILE: &str = "key";
 /// The endings of marks and of kept results.
@@ -53,6 +54,8 @@ struct FolderPlace {
     path: PathBuf,
     results: SealingKey,
     names: [u8; 32],
+    /// The name of the folder's user among those of a service.
+    user: String,
 }
 
 /// A mark of a living process.
@@ -159,6 +162,11 @@ impl RunFolder {
         }
     }
 
+    /// Returns the name of the folder's user among those of a service. `None` without a folder.
+    pub(super) fn user_name(&self) -> Option<String> {
+        self.place.as_ref().map(|place| place.user.clone())
+    }
+
     /// Returns the file of a kept result. `None` without a folder.
     pub(super) fn kept_path(&self, hash: &RunHash) -> Option<PathBuf> {
         self.place.as_ref().map(|place| place.path_of(hash, KEPT_ENDING))
@@ -257,6 +265,9 @@ impl FolderPlace {
             path: path.to_owned(),
             results: SealingKey::of_token(RESULT_KEY, key),
             names: blake3::derive_key(NAME_KEY, key.reveal().as_bytes()),
+            user: blake3::Hash::from_bytes(blake3::derive_key(USER_KEY, key.reveal().as_bytes()))
+                .to_hex()
+                .to_string(),
         }
     }
 

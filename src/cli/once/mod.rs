@@ -1,30 +1,31 @@
 //! `antiphon once -- CMD`: runs a command at most once, and replays the output of an earlier run.
 
 mod arguments;
-mod claims;
 mod sealed_run;
 
 use std::{
     io::{self, Write},
     pin::pin,
     process::ExitCode,
-    time::Duration,
 };
 
 use anyhow::Context as _;
 
 pub(super) use arguments::{AFTER_HELP, Args};
 
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
+use serde_json::json;
+
 use super::{
     EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED,
+    api_client::{ApiClient, ApiUrl, SecretPlace},
     child::{CapturedOutput, ChildCommand, ChildEnd},
+    claims::{ClaimReply, Claims, HeldClaim, LEASE, NoClaim, RunReport, describe_earlier},
     signals::{ReceivedSignal, Signals},
-    time_format::format_time,
 };
-use crate::clock;
+use crate::api::ledger_api;
 use arguments::{IfUnavailable, StoredParts};
-use claims::{ClaimReply, Claims, HeldClaim, NoClaim};
-use sealed_run::{FinishedRun, KeptOutput};
+use sealed_run::{FinishedRun, KeptOutput, RunKeys};
 
 /// Exit code for wrong usage, an unusable token, or a key that was used for other arguments.
 pub(super) const EXIT_USAGE: u8 = 64;
@@ -41,6 +42,25 @@ const EXIT_UNKNOWN: u8 = 76;
 const STREAM_BYTES_MAX: usize = 64 * 1024;
 /// Variable with the key for the systems behind the command.
 const KEY_VARIABLE: &str = "ANTIPHON_IDEMPOTENCY_KEY";
+
+const TOKEN: SecretPlace = SecretPlace {
+    noun: "the token",
+    variable: "ANTIPHON_TOKEN",
+    flag: "--token-file",
+};
+/// The way out if the proxy does not know the token.
+const UNKNOWN_TOKEN: &str = "ANTIPHON_TOKEN must be one of [client_tokens], or restart a proxy of an earlier version";
+/// The header with a key in place of the input.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header by which the user wants the effect once more.
+const REPEAT: HeaderName = HeaderName::from_static(ledger_api::REPEAT_HEADER);
+
+/// The proxy, with the keys of the caller and the hash of its command.
+struct CommandClaims {
+    claims: Claims,
+    keys: RunKeys,
+    command: String,
+}
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -60,22 +80,22 @@ async fn run_once(args: &Args) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return fail(EXIT_UNAVAILABLE, &format!("cannot listen for signals: {error}")),
     };
-    let (claims, command) = match prepare(args) {
+    let claims = match prepare(args) {
         Ok(prepared) => prepared,
         Err(none) => return without_claim(args, &none, &mut signals).await,
     };
     let answer = tokio::select! {
-        answer = claims.claim(args, &command) => answer,
+        answer = claims.claim(args) => answer,
         signal = signals.next() => {
             let why = format!("{} did not run; if the proxy has granted the claim, it ends within 2 minutes", args.tool);
             return fail(interrupted(signal), &why);
         }
     };
     match answer {
-        Ok(ClaimReply::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
+        Ok(ClaimReply::Granted(held)) => run_held(args, &claims, &held, &mut signals).await,
         Ok(ClaimReply::Ran { sealed, failed, at }) => {
             let run = match sealed {
-                Some(sealed) => claims.keys.open(&sealed, &command).ok_or("cannot be decrypted"),
+                Some(sealed) => claims.keys.open(&sealed, &claims.command).ok_or("cannot be decrypted"),
                 None => Err("was never stored, or has been removed"),
             };
             replay(args, run, failed, at)
@@ -84,9 +104,12 @@ async fn run_once(args: &Args) -> ExitCode {
     }
 }
 
-/// Finds the proxy, and the hash that identifies the command.
-fn prepare(args: &Args) -> Result<(Claims, String), NoClaim> {
-    let claims = Claims::find(args)?;
+/// Finds the proxy and the token, and the hash that identifies the command.
+fn prepare(args: &Args) -> Result<CommandClaims, NoClaim> {
+    let url = ApiUrl::of_proxy(&args.proxy)?;
+    let token = TOKEN.read_or_local(args.token_file.as_deref(), &url, "a client token")?;
+    let keys = RunKeys::of_token(&token);
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, TOKEN.bearer_value(&token)?)]);
     let mut parts: Vec<Vec<u8>> = args
         .command
         .iter()
@@ -98,13 +121,50 @@ fn prepare(args: &Args) -> Result<(Claims, String), NoClaim> {
             .map_err(|error| NoClaim::Unusable(format!("cannot read the working directory: {error}; see --no-cwd")))?;
         parts.insert(0, folder.into_os_string().into_encoded_bytes());
     }
-    let command = claims.keys.hash_command(parts.iter().map(Vec::as_slice));
-    Ok((claims, command))
+    Ok(CommandClaims {
+        claims: Claims::new(ApiClient::new(url, headers)?),
+        command: keys.hash_command(parts.iter().map(Vec::as_slice)),
+        keys,
+    })
+}
+
+impl CommandClaims {
+    /// Claims the effect of the command.
+    async fn claim(&self, args: &Args) -> Result<ClaimReply, NoClaim> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &args.key {
+            let value = HeaderValue::from_str(key)
+                .map_err(|_| NoClaim::Unusable("--key: expected 1 to 255 printable ASCII characters".to_owned()))?;
+            headers.insert(IDEMPOTENCY_KEY, value);
+        }
+        if args.again {
+            headers.insert(REPEAT, HeaderValue::from_static(ledger_api::REPEAT));
+        }
+        let body = json!({
+            "tool": args.tool,
+            "input": { "command": self.command },
+            "window": args.window,
+            "lease": LEASE,
+            "retry_failed": args.retry_failed,
+        });
+        self.claims.claim(body.to_string(), headers).await
+    }
+
+    /// Reports the end of the command.
+    async fn report_end(&self, held: &HeldClaim, run: &FinishedRun, failed: bool) -> Result<(), String> {
+        match self.keys.seal(run, &self.command) {
+            Some(sealed) => {
+                let sealed = &sealed;
+                self.claims.report(held, RunReport::Ended { sealed, failed }).await
+            }
+            None => Err("the system has no random bytes".to_owned()),
+        }
+    }
 }
 
 /// Runs the command with a claim, and stores its end.
-async fn run_held(args: &Args, claims: &Claims, held: &HeldClaim, command: &str, signals: &mut Signals) -> ExitCode {
-    let ended = run_with_heartbeats(args, claims, held, signals).await;
+async fn run_held(args: &Args, claims: &CommandClaims, held: &HeldClaim, signals: &mut Signals) -> ExitCode {
+    let ended = run_with_heartbeats(args, &claims.claims, held, signals).await;
     let (end, output) = match ended {
         Ok(ended) => ended,
         Err(error) => return fail(EXIT_UNKNOWN, &format!("{error:#}; the command may have run")),
@@ -114,12 +174,10 @@ async fn run_held(args: &Args, claims: &Claims, held: &HeldClaim, command: &str,
         output,
     };
     let reporting = async {
-        if !end.has_run {
-            return claims.report_not_run(held).await;
-        }
-        match claims.keys.seal(&run, command) {
-            Some(sealed) => claims.report_end(held, &sealed, end.code != 0).await,
-            None => Err("the system has no random bytes".to_owned()),
+        if end.has_run {
+            claims.report_end(held, &run, end.code != 0).await
+        } else {
+            claims.claims.report(held, RunReport::NotRun).await
         }
     };
     let reported = tokio::select! {
@@ -175,9 +233,7 @@ async fn run_command(
 
 /// Gives the end of an earlier run, or the reason why it cannot be read.
 fn replay(args: &Args, run: Result<FinishedRun, &str>, failed: bool, at: u64) -> ExitCode {
-    let age = format_age(at);
-    let verb = if failed { "failed" } else { "ran" };
-    let head = format!("{} {verb} {age} ago and did not run again", args.tool);
+    let head = describe_earlier(&args.tool, failed, at);
     let advice = if failed {
         "; --retry-failed runs it again"
     } else {
@@ -214,39 +270,20 @@ fn replay(args: &Args, run: Result<FinishedRun, &str>, failed: bool, at: u64) ->
 
 /// Reports why there is no claim, and runs the command if the user wants that all the same.
 async fn without_claim(args: &Args, none: &NoClaim, signals: &mut Signals) -> ExitCode {
-    match none {
-        NoClaim::Unusable(why) => fail(EXIT_USAGE, why),
-        NoClaim::InFlight { since } => {
-            let since = since.map_or_else(String::new, |since| format!(" for {}", format_age(since)));
-            fail(
-                EXIT_IN_FLIGHT,
-                &format!("{} has been running elsewhere{since}; it did not run again", args.tool),
-            )
-        }
-        NoClaim::OutcomeUnknown { intent } => {
-            let advice =
-                format!("find out if its effect happened, then: antiphon intents resolve {intent} done|not-run");
-            fail(
-                EXIT_UNKNOWN,
-                &format!("{} may have run, and did not run again; {advice}", args.tool),
-            )
-        }
-        NoClaim::Unavailable(why) if args.if_unavailable == IfUnavailable::Fail => {
-            fail(EXIT_UNAVAILABLE, &format!("{why}; {} did not run", args.tool))
-        }
+    let code = match none {
+        NoClaim::OtherInput | NoClaim::UnknownToken | NoClaim::Unusable(_) => EXIT_USAGE,
+        NoClaim::InFlight { .. } => EXIT_IN_FLIGHT,
+        NoClaim::OutcomeUnknown { .. } => EXIT_UNKNOWN,
+        NoClaim::Unavailable(_) if args.if_unavailable == IfUnavailable::Fail => EXIT_UNAVAILABLE,
         NoClaim::Unavailable(why) => {
             say(&format!("{why}; {} runs without protection", args.tool));
-            match run_command(args, Vec::new(), signals).await {
+            return match run_command(args, Vec::new(), signals).await {
                 Ok((end, _)) => ExitCode::from(end.code),
                 Err(error) => fail(EXIT_UNKNOWN, &format!("{error:#}; the command may have run")),
-            }
+            };
         }
-    }
-}
-
-/// Formats the time since a moment, which is in seconds since 1970.
-fn format_age(since_1970: u64) -> String {
-    format_time(clock::unix_time().saturating_sub(Duration::from_secs(since_1970)))
+    };
+    fail(code, &none.describe(&args.tool, UNKNOWN_TOKEN))
 }
 
 /// Returns the exit code after a signal that the command did not get, as shells give it.

@@ -5,6 +5,7 @@ use std::path::Path;
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 
 use super::arguments::{CallerAccess, KeyHeader};
+use crate::auth::Secret;
 use crate::cli::api_client::{ApiClient, ApiUrl, ClientError, ProxyFlags, SecretPlace};
 
 const SERVICE_TOKEN: SecretPlace = SecretPlace {
@@ -21,10 +22,35 @@ const CALLER_KEY: SecretPlace = SecretPlace {
 
 /// Returns the client of a tool service, which is the service of this machine if no token is given.
 pub(in crate::cli) fn service_client(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ApiClient, ClientError> {
+    Ok(service_access(proxy, token_file)?.client)
+}
+
+/// The way to a proxy for one who runs tools.
+pub(in crate::cli) struct ServiceAccess {
+    pub(in crate::cli) client: ApiClient,
+    pub(in crate::cli) token: Secret,
+    /// The token is that of this machine's proxy, which counts as its user in claims.
+    pub(in crate::cli) is_user: bool,
+}
+
+/// Finds the proxy with the token of a service, else that of this machine.
+pub(in crate::cli) fn service_access(
+    proxy: &ProxyFlags,
+    token_file: Option<&Path>,
+) -> Result<ServiceAccess, ClientError> {
     let url = ApiUrl::of_proxy(proxy)?;
-    let token = SERVICE_TOKEN.read_or_local(token_file, &url, "the token of a service")?;
+    let given = SERVICE_TOKEN.read_optional(token_file)?;
+    let is_user = given.is_none();
+    let token = match given {
+        Some(token) => token,
+        None => SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?,
+    };
     let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
-    ApiClient::new(url, headers)
+    Ok(ServiceAccess {
+        client: ApiClient::new(url, headers)?,
+        token,
+        is_user,
+    })
 }
 
 /// Returns the headers that identify a caller.

@@ -25,6 +25,9 @@ use crate::{
     },
 };
 
+#[path = "mcp_once.rs"]
+mod mcp_once;
+
 /// No step takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDS: [&str; 2] = ["toolu_01AaBb9dE3fG7hJ2", "toolu_01CcDd8eF4gH6jK3"];

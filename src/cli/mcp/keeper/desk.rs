@@ -8,14 +8,15 @@ use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 use super::{
     client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
-    server::server_hash,
+    server::{server_hash, server_name},
 };
 use crate::{
     cli::mcp::{
         arguments::WrapperArgs,
         call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, try_post, withdraw_result},
         left_over::post_left_over,
-        relay::{CallRelay, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        relay::{CallRelay, OnceTools, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        run_claims::RunClaims,
         run_folder::RunFolder,
     },
     clock,
@@ -41,6 +42,7 @@ pub(super) struct Desk {
     requests: JoinSet<()>,
     /// Posts of what the client may not have read, for which the keeper waits a moment.
     last_posts: JoinSet<()>,
+    claims: RunClaims,
 }
 
 impl Desk {
@@ -65,11 +67,16 @@ impl Desk {
             None => RunFolder::in_memory(),
         };
         let revertible = args.tier.iter().filter(|given| given.tier == Tier::Revertible);
+        let server = server_hash(&args.server);
+        let tiers = args.tier.iter().map(|given| (given.tool.clone(), given.tier));
+        let claims = RunClaims::new(tiers.collect(), server, folder.user_name());
         let settings = RelaySettings {
-            server: server_hash(&args.server),
+            server,
             answer_after: args.answer_after.unwrap_or_default(),
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
+            once: OnceTools::of_names(&args.once),
+            server_name: server_name(&args.server),
         };
         Self {
             relay: CallRelay::new(settings),
@@ -82,6 +89,7 @@ impl Desk {
             log,
             requests: JoinSet::new(),
             last_posts: JoinSet::new(),
+            claims,
         }
     }
 
@@ -151,6 +159,11 @@ impl Desk {
                     let _ = try_post(&CONFIGURED, &call_id, &body).await;
                 }));
             }
+            RelayEffect::Claim(number, run) => {
+                let work = self.claims.claim(number, run, self.answers.clone());
+                self.spawn_boxed(work);
+            }
+            RelayEffect::Order(number, order) => self.claims.order(number, order),
             RelayEffect::Withdraw(number, call_id) => {
                 let answers = self.answers.clone();
                 self.spawn_boxed(async move {

@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io,
+    path::Path,
     process::Stdio,
 };
 
@@ -33,6 +34,9 @@ const ACCOUNT_WORDS: [&str; 18] = [
     "TENANT",
     "PROJECT",
 ];
+
+/// Parts of the names of variables that change with each login or window, whatever account it is.
+const SESSION_WORDS: [&str; 4] = ["SSH_AUTH_SOCK", "VSCODE_", "SESSION_ID", "ASKPASS"];
 
 /// Starts the server in a process group of its own, without the tokens of Antiphon.
 pub(super) fn start_server(program: &OsStr, arguments: &[OsString]) -> io::Result<Child> {
@@ -64,6 +68,14 @@ pub(super) fn server_hash(command: &[OsString]) -> RunHash {
     digest_of(parts.chain(accounts.iter().map(Vec::as_slice)))
 }
 
+/// Returns the name of a server that has not told its own: that of its program.
+pub(super) fn server_name(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    program
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
 /// Sends a signal to the server and to what it has started.
 pub(super) fn signal_server(process: Option<u32>, signal: Signal) {
     let group = process.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -83,5 +95,6 @@ fn is_own_secret(name: &OsStr) -> bool {
 
 fn is_account(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_uppercase();
-    ACCOUNT_WORDS.iter().any(|word| name.contains(word))
+    let is_of_session = SESSION_WORDS.iter().any(|word| name.contains(word));
+    !is_of_session && ACCOUNT_WORDS.iter().any(|word| name.contains(word))
 }

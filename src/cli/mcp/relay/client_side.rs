@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    events::{FoundRun, KeptPlace, KeptResult, RelayEffect, RunHash, RunNumber},
+    events::{ClaimOrder, FoundRun, KeptPlace, KeptResult, RelayEffect, RunHash, RunNumber},
     message::{CallRequest, McpMessage, RpcId, read_message},
     outcome::absent_client_line,
     state::{Asker, CallRelay, RunStage, ToolRun},
@@ -26,7 +26,21 @@ impl CallRelay {
         match read_message(&line) {
             McpMessage::Call(request) => return self.take_call(request, line),
             McpMessage::Cancel { id, reason } if self.take_cancel(&id, &reason) => return,
-            McpMessage::Greeting { client } => self.client = client,
+            McpMessage::PartOfCall { request, is_task } if self.is_once(&request.tool) => {
+                if is_task {
+                    self.refuse_call(&request, "a tool that runs once cannot be called as a task");
+                } else {
+                    self.take_call(request, line);
+                }
+                return;
+            }
+            McpMessage::Other if self.may_hide_call(&line) => return self.take_hidden_call(&line),
+            McpMessage::Greeting { id, client } => {
+                self.client = client;
+                if self.greetings.len() < LISTS_MAX {
+                    self.greetings.insert(id);
+                }
+            }
             McpMessage::ToolList { id } if self.lists.len() < LISTS_MAX => {
                 self.lists.insert(id);
             }
@@ -38,7 +52,7 @@ impl CallRelay {
 
     /// Starts the run of a call, or lets it join one.
     fn take_call(&mut self, request: CallRequest, line: Bytes) {
-        let watched: usize = self.runs.values().map(|run| run.waiters.len().saturating_add(1)).sum();
+        let watched: usize = self.runs.values().map(ToolRun::watched).sum();
         let is_crowd = watched.saturating_add(self.elsewhere.len()) >= WATCHED_MAX;
         if is_crowd && !self.is_crowd_said {
             self.is_crowd_said = true;
@@ -47,10 +61,14 @@ impl CallRelay {
                  are not kept"
             ));
         }
-        // An id that is in use again belongs to the newer request.
-        self.runs.retain(|_, run| !run.is_open() || run.server_id != request.id);
+        self.forget_older(&request.id);
+        let is_once = self.is_once(&request.tool);
         if is_crowd || line.len() > CALL_BYTES_MAX {
-            self.effects.push(RelayEffect::ToServer(line));
+            match (is_once, is_crowd) {
+                (false, _) => self.effects.push(RelayEffect::ToServer(line)),
+                (true, true) => self.refuse_call(&request, "256 calls are open"),
+                (true, false) => self.refuse_call(&request, "the call is larger than 8 MiB"),
+            }
             return;
         }
         let hash = digest_of([&self.settings.server[..], request.tool.as_bytes(), &request.input]);
@@ -63,7 +81,7 @@ impl CallRelay {
             may_start: false,
         };
         let same = |(number, run): (&RunNumber, &ToolRun)| {
-            let is_joinable = run.asker.is_none() && !matches!(run.stage, RunStage::Stopped);
+            let is_joinable = (run.asker.is_none() || is_once) && !matches!(run.stage, RunStage::Stopped);
             (is_joinable && run.hash == hash).then_some(*number)
         };
         if let Some(number) = self.runs.iter().find_map(same) {
@@ -71,6 +89,17 @@ impl CallRelay {
         } else {
             self.elsewhere.push((hash, asker));
             self.effects.push(RelayEffect::Look(hash));
+        }
+    }
+
+    /// Forgets an older request whose id is in use again: it belongs to the newer one.
+    fn forget_older(&mut self, id: &RpcId) {
+        let is_older =
+            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
+        let older: Vec<RunNumber> = self.runs.iter().filter_map(is_older).collect();
+        for number in older {
+            self.order(number, ClaimOrder::Lost);
+            self.runs.remove(&number);
         }
     }
 
@@ -112,6 +141,9 @@ impl CallRelay {
 
     /// Starts a run for the first of these requests, and lets the others wait for it.
     pub(super) fn start_for_all(&mut self, hash: RunHash, askers: Vec<Asker>) {
+        if askers.first().is_some_and(|first| self.is_once(&first.request.tool)) {
+            return self.claim_run(hash, askers);
+        }
         let mut askers = askers.into_iter();
         let Some(first) = askers.next() else {
             return;
@@ -178,6 +210,7 @@ impl CallRelay {
             .find_map(|run| waits(run).map(|place| (run, place)))
         {
             run.drop_waiter(place);
+            self.drop_unwanted_claims();
             return true;
         }
         let is_meant =
@@ -193,12 +226,15 @@ impl CallRelay {
             return run.is_detached();
         };
         let age = self.now.saturating_sub(asker.since);
-        let is_held = !self.settings.revertible.contains(&run.tool) && self.is_timeout(reason, age);
+        // A person who gives up one of several requests does not stop the run that the others wait for.
+        let is_shared = !run.waiters.is_empty();
+        let is_held = is_shared || !self.settings.revertible.contains(&run.tool) && self.is_timeout(reason, age);
         if is_held {
             self.detach_run(number);
         } else if let Some(run) = self.runs.get_mut(&number) {
             run.asker = None;
             run.stage = RunStage::Stopped;
+            self.order(number, ClaimOrder::Leave);
         }
         is_held
     }
@@ -245,6 +281,7 @@ impl CallRelay {
             self.detach_run(number);
         }
         self.post_unread();
+        self.drop_unwanted_claims();
         // A tool that asks its client would wait for ever.
         for (id, is_ping) in std::mem::take(&mut self.server_requests) {
             self.effects

@@ -45,7 +45,7 @@ impl CallRelay {
     pub(in crate::cli::mcp) fn next_wake(&self) -> Option<Duration> {
         let look = (!self.elsewhere.is_empty()).then(|| self.looked_at.saturating_add(LOOK_INTERVAL));
         let answer = self.answer_after().and_then(|after| {
-            let runs = self.runs.values().filter(|run| run.is_open());
+            let runs = self.runs.values().filter(|run| run.is_open() || run.waits_elsewhere());
             let of_runs = runs.flat_map(|run| run.asker.iter().chain(&run.waiters));
             let askers = of_runs.chain(self.elsewhere.iter().map(|(_, asker)| asker));
             let readings = askers
@@ -53,12 +53,16 @@ impl CallRelay {
                 .map(|asker| asker.since_active.saturating_add(after));
             self.clock.time_of(readings.min()?)
         });
-        [look, answer, self.next_heartbeat()].into_iter().flatten().min()
+        [look, answer, self.next_heartbeat(), self.next_claim()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Looks for what has become due.
     pub(super) fn take_tick(&mut self) {
         self.ask_for_due();
+        self.send_due_claims();
         self.send_heartbeats();
         if !self.elsewhere.is_empty() && self.now >= self.looked_at.saturating_add(LOOK_INTERVAL) {
             self.looked_at = self.now;
@@ -94,6 +98,7 @@ impl CallRelay {
         for number in unknown {
             self.answer_early(number, false);
         }
+        self.answer_elsewhere(is_due);
         let all = std::mem::take(&mut self.elsewhere);
         let (due, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, asker)| is_due(asker));
         self.elsewhere = waiting;

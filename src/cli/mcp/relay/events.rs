@@ -22,6 +22,73 @@ pub(in crate::cli::mcp) struct RelaySettings {
     pub(in crate::cli::mcp) client_timeout: Option<Duration>,
     /// The tools whose runs are stopped by any cancel.
     pub(in crate::cli::mcp) revertible: BTreeSet<String>,
+    pub(in crate::cli::mcp) once: OnceTools,
+    /// The name of the server until it has told its own.
+    pub(in crate::cli::mcp) server_name: String,
+}
+
+/// The tools that run once.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli::mcp) struct OnceTools(BTreeSet<String>);
+
+impl OnceTools {
+    /// The name that stands for every tool.
+    const ALL: &str = "*";
+
+    /// Takes the names of tools.
+    pub(in crate::cli::mcp) fn of_names(names: &[String]) -> Self {
+        Self(names.iter().cloned().collect())
+    }
+
+    /// Returns `true` if a tool runs once.
+    pub(super) fn has(&self, tool: &str) -> bool {
+        self.0.contains(tool) || self.0.contains(Self::ALL)
+    }
+
+    /// Returns `true` if no tool does.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The effect of a run, which is claimed before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) struct RunClaim {
+    /// The name of the server.
+    pub(in crate::cli::mcp) server: String,
+    pub(in crate::cli::mcp) tool: String,
+    /// The input, as the client wrote it.
+    pub(in crate::cli::mcp) arguments: String,
+    /// The hash of the canonical input.
+    pub(in crate::cli::mcp) input: [u8; 32],
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum ClaimAnswer {
+    /// The tool may run.
+    Granted,
+    /// It ran before, with this result. The text says when.
+    Ran(ToolOutcome, String),
+    /// It ran before, and its result cannot be given. The text says why.
+    RanUnseen(String),
+    /// It is running elsewhere.
+    InFlight,
+    /// It does not run. The text says why, and who can change that.
+    Refused(String),
+}
+
+/// What becomes of a granted claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli::mcp) enum ClaimOrder {
+    /// The run has ended.
+    Ended(ToolOutcome),
+    /// The tool did not run, or has not finished.
+    NotRun,
+    /// A person has stopped the run, and nobody knows if it goes on: its end may still come.
+    Leave,
+    /// Its end will never be known.
+    Lost,
 }
 
 /// Something that has happened.
@@ -51,6 +118,10 @@ pub(in crate::cli::mcp) enum RelayEvent {
     Posted(RunNumber, PostReply),
     /// The answer to a withdrawal.
     Withdrawn(RunNumber, WithdrawReply),
+    /// The answer to a claim.
+    Claimed(RunNumber, ClaimAnswer),
+    /// The proxy has the end of a claimed run, or never will, for this reason.
+    Reported(RunNumber, Option<String>),
     /// The answer to [`RelayEffect::Look`].
     Found(RunHash, FoundRun),
 }
@@ -126,6 +197,9 @@ pub(in crate::cli::mcp) enum RelayEffect {
     PostIfMissing(String, String),
     /// Take a posted result back.
     Withdraw(RunNumber, String),
+    /// Claim a run, and keep the claim until an order ends it.
+    Claim(RunNumber, RunClaim),
+    Order(RunNumber, ClaimOrder),
     /// Look for the run of another process. The answer follows at once.
     Look(RunHash),
     /// Tell other processes that this run is detached, with its tool and its call.

@@ -23,6 +23,14 @@ pub(in crate::cli::mcp) struct RpcId {
 }
 
 impl RpcId {
+    /// Returns an id that no request has.
+    pub(super) const fn none() -> Self {
+        Self {
+            raw: Vec::new(),
+            meaning: Vec::new(),
+        }
+    }
+
     fn read(json: Json<'_>, span: Span) -> Option<Self> {
         let raw = json.bytes(span).to_vec();
         let meaning = match json.kind(span) {
@@ -89,8 +97,10 @@ pub(super) struct ToolFacts {
 pub(super) enum McpMessage<'a> {
     /// A request to run a tool, of the kind that the wrapper watches.
     Call(CallRequest),
+    /// A request of that kind which is a part of a call: one for a task, or one with what the server has asked for.
+    PartOfCall { request: CallRequest, is_task: bool },
     /// The greeting of a client, with its name.
-    Greeting { client: String },
+    Greeting { id: RpcId, client: String },
     /// A request for the tools of the server.
     ToolList { id: RpcId },
     /// Any other request.
@@ -137,7 +147,8 @@ fn read_object(line: &[u8]) -> Option<McpMessage<'_>> {
     let params = params.filter(|params| json.kind(*params) == JsonKind::Object);
     match (&json.decode_string(method)[..], id) {
         (b"tools/call", Some(id)) => Some(read_call(json, params, id)),
-        (b"initialize" | b"server/discover", Some(_)) => Some(McpMessage::Greeting {
+        (b"initialize" | b"server/discover", Some(id)) => Some(McpMessage::Greeting {
+            id,
             client: params.map(|params| client_name(json, params)).unwrap_or_default(),
         }),
         (b"tools/list", Some(id)) => Some(McpMessage::ToolList { id }),
@@ -160,10 +171,7 @@ fn read_call(json: Json<'_>, params: Option<Span>, id: RpcId) -> McpMessage<'_> 
         return unwatched(id);
     };
     let [name, arguments, meta, task] = json.members(params, ["name", "arguments", "_meta", "task"]);
-    // A task of MCP is answered at once, and read by other requests. A retry with what the server asked for is no call of
-    // its own either.
-    let is_part = task.is_some() || json.member(params, "requestState").is_some();
-    let Some(name) = name.and_then(|name| json.only_string(name)).filter(|_| !is_part) else {
+    let Some(name) = name.and_then(|name| json.only_string(name)) else {
         return unwatched(id);
     };
     let meta = meta.filter(|meta| json.kind(*meta) == JsonKind::Object);
@@ -172,14 +180,40 @@ fn read_call(json: Json<'_>, params: Option<Span>, id: RpcId) -> McpMessage<'_> 
         texts.into_iter().find(|text| is_call_id(text))
     });
     let token = meta.and_then(|meta| json.member(meta, "progressToken"));
-    McpMessage::Call(CallRequest {
+    let request = CallRequest {
         id,
         tool: lossy(&json.decode_string(name)),
         // A call without arguments is one with none.
         input: input_digest(arguments.map_or(&b"{}"[..], |arguments| json.bytes(arguments)), &[]),
         call_id,
         progress: token.and_then(|token| RpcId::read(json, token)),
-    })
+    };
+    // A task of MCP is answered at once, and read by other requests. A retry with what the server asked for is no call of
+    // its own either.
+    let is_task = task.is_some();
+    if is_task || json.member(params, "requestState").is_some() {
+        McpMessage::PartOfCall { request, is_task }
+    } else {
+        McpMessage::Call(request)
+    }
+}
+
+/// Returns the arguments of a call, as its line has them.
+pub(super) fn call_arguments(line: &[u8]) -> String {
+    let json = Json::new(line);
+    let params = json.root_span().ok().and_then(|root| json.member(root, "params"));
+    let arguments = params.and_then(|params| json.member(params, "arguments"));
+    arguments.map_or_else(|| "{}".to_owned(), |arguments| lossy(json.bytes(arguments)))
+}
+
+/// Returns the messages of a batch. Empty if the line is none.
+pub(super) fn batch_elements(line: &[u8]) -> Vec<&[u8]> {
+    if line.trim_ascii_start().first() != Some(&b'[') || validate(line).is_err() {
+        return Vec::new();
+    }
+    let json = Json::new(line);
+    let elements = json.root_span().map(|root| json.elements(root)).unwrap_or_default();
+    elements.into_iter().map(|element| json.bytes(element)).collect()
 }
 
 /// Returns `true` if the ledger API can have a call of this name.
@@ -195,6 +229,14 @@ fn client_name(json: Json<'_>, params: Span) -> String {
         json.member(meta, CLIENT_INFO)
     });
     info.map(|info| text_of(json, info, "name")).unwrap_or_default()
+}
+
+/// Reads the name of the server in the answer to a greeting. `None` if there is none.
+pub(super) fn read_server_name(result: &[u8]) -> Option<String> {
+    let json = Json::new(result);
+    let info = json.root_span().ok().and_then(|root| json.member(root, "serverInfo"))?;
+    let name = text_of(json, info, "name");
+    (!name.trim().is_empty()).then_some(name)
 }
 
 /// Reads the tools in the result of a list. None if it is another result.
@@ -270,10 +312,25 @@ mod tests {
         for line in [
             r#"{"id":1,"method":"tools/call"}"#,
             r#"{"id":1,"method":"tools/call","params":{"name":5}}"#,
-            r#"{"id":1,"method":"tools/call","params":{"name":"x","task":{}}}"#,
         ] {
             assert!(
                 matches!(read_message(line.as_bytes()), McpMessage::Request { .. }),
+                "{line}"
+            );
+        }
+        for (line, wanted) in [
+            (
+                r#"{"id":1,"method":"tools/call","params":{"name":"x","task":{}}}"#,
+                true,
+            ),
+            (
+                r#"{"id":1,"method":"tools/call","params":{"name":"x","requestState":"s"}}"#,
+                false,
+            ),
+        ] {
+            let read = read_message(line.as_bytes());
+            assert!(
+                matches!(read, McpMessage::PartOfCall { is_task, .. } if is_task == wanted),
                 "{line}"
             );
         }

@@ -5,6 +5,9 @@ mod early_answers;
 mod events;
 mod heartbeats;
 mod message;
+mod once;
+#[cfg(test)]
+mod once_tests;
 mod outcome;
 mod sent_answers;
 mod server_side;
@@ -13,7 +16,8 @@ mod state;
 mod tests;
 
 pub(super) use events::{
-    FoundRun, KeptPlace, KeptResult, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash, WithdrawReply,
+    ClaimAnswer, ClaimOrder, FoundRun, KeptPlace, KeptResult, OnceTools, PostReply, RelayEffect, RelayEvent,
+    RelaySettings, RunClaim, RunHash, RunNumber, WithdrawReply,
 };
 pub(super) use outcome::ToolOutcome;
 pub(super) use state::CallRelay;
@@ -26,6 +30,7 @@ impl CallRelay {
         self.now = self.now.max(now);
         match event {
             RelayEvent::ClientLine(line) => self.take_client_line(line),
+            RelayEvent::ClientPiece(_) if self.holds_long_line() => {}
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
             RelayEvent::InputEnded => self.post_unread(),
             RelayEvent::ClientGone => self.lose_client(),
@@ -38,6 +43,8 @@ impl CallRelay {
             RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),
             RelayEvent::Posted(number, reply) => self.take_post_reply(number, reply),
             RelayEvent::Withdrawn(number, reply) => self.take_withdraw_reply(number, reply),
+            RelayEvent::Claimed(number, answer) => self.take_claimed(number, answer),
+            RelayEvent::Reported(number, failure) => self.take_reported(number, failure),
             RelayEvent::Found(hash, found) => self.take_found(hash, found),
         }
         std::mem::take(&mut self.effects)

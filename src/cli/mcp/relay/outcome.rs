@@ -36,7 +36,7 @@ impl ToolOutcome {
             RpcAnswer::Failure(body) => (body, true),
         };
         if body.len() > RESULT_BYTES_MAX {
-            return Self::of_fault(TOO_LARGE);
+            return Self::of_large_result();
         }
         if !is_failure && !is_complete(body) {
             return Self::of_fault(INPUT_WANTED);
@@ -49,6 +49,18 @@ impl ToolOutcome {
     /// Returns the end of a run whose server has ended.
     pub(super) fn of_ended_server() -> Self {
         Self::of_fault(SERVER_ENDED)
+    }
+
+    /// Returns the end of a run whose result is too large to be kept.
+    pub(in crate::cli::mcp) fn of_large_result() -> Self {
+        Self::of_fault(TOO_LARGE)
+    }
+
+    /// Returns `true` if the tool has failed.
+    pub(in crate::cli::mcp) fn has_failed(&self) -> bool {
+        let json = Json::new(self.body.as_bytes());
+        let is_error = json.root_span().ok().and_then(|root| json.member(root, "isError"));
+        self.is_failure || is_error.is_some_and(|is_error| json.bytes(is_error) == b"true")
     }
 
     fn of_fault(text: &str) -> Self {
@@ -99,30 +111,45 @@ impl ToolOutcome {
 }
 
 /// Returns `true` if a result is the end of its call, and no question of the server.
-fn is_complete(result: &[u8]) -> bool {
+pub(super) fn is_complete(result: &[u8]) -> bool {
     let json = Json::new(result);
     let kind = json.root_span().ok().and_then(|root| json.member(root, "resultType"));
     kind.is_none_or(|kind| &json.decode_string(kind)[..] == b"complete")
 }
 
+/// Returns the line that answers a call with a note of the wrapper.
+pub(super) fn note_line(id: &RpcId, text: &str, is_error: bool) -> Bytes {
+    // A client may refuse a result without the structured part that the tool promises, unless it is an error.
+    let is_error = if is_error { r#","isError":true"# } else { "" };
+    let text = quote_string(&format!("[antiphon: {text}]"));
+    write_line(
+        id,
+        "result",
+        &format!(r#"{{"content":[{{"type":"text","text":{text}}}]{is_error}}}"#),
+    )
+}
+
+/// Returns the line of an early answer to a call whose run goes on elsewhere.
+pub(super) fn elsewhere_line(id: &RpcId, tool: &str, waited: Duration, has_output_schema: bool) -> Bytes {
+    let text = format!(
+        "\"{tool}\" is running elsewhere, still after {} s; this is not its result. The same call with the same input \
+         waits for it and does not start it again.",
+        waited.as_secs()
+    );
+    note_line(id, &text, has_output_schema)
+}
+
 /// Returns the line of an early answer.
 pub(super) fn early_line(id: &RpcId, tool: &str, waited: Duration, is_known: bool, has_output_schema: bool) -> Bytes {
     let mut text = format!(
-        "[antiphon: \"{tool}\" is still running after {} s; this is not its result. The same call with the same input \
-         waits for it and does not start it again.",
+        "\"{tool}\" is still running after {} s; this is not its result. The same call with the same input waits for it \
+         and does not start it again.",
         waited.as_secs()
     );
     if is_known {
         text.push_str(" If you end your turn, the result is added to the user's next message when it is ready.");
     }
-    text.push(']');
-    // A client may refuse a result without the structured part that the tool promises, unless it is an error.
-    let is_error = if has_output_schema { r#","isError":true"# } else { "" };
-    let body = format!(
-        r#"{{"content":[{{"type":"text","text":{}}}]{is_error}}}"#,
-        quote_string(&text)
-    );
-    write_line(id, "result", &body)
+    note_line(id, &text, has_output_schema)
 }
 
 /// Returns the line that answers a request of the server after its client has gone.

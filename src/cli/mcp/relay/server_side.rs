@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    events::{KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
-    message::{McpMessage, RpcAnswer, RpcId, read_message, read_tools},
+    events::{ClaimOrder, KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
+    message::{McpMessage, RpcAnswer, RpcId, read_message, read_server_name, read_tools},
     outcome::{ToolOutcome, absent_client_line},
     state::{Asker, CallRelay, RunStage, SentAnswer, ToolRun},
 };
@@ -57,9 +57,11 @@ impl CallRelay {
         let is_meant =
             |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
         let Some(number) = self.runs.iter().find_map(is_meant) else {
+            self.note_server(id, body);
             self.note_tools(id, body);
             return false;
         };
+        self.report_answer(number, body);
         if self.runs.get(&number).is_some_and(|run| run.asker.is_some()) {
             if let Some(run) = self.runs.remove(&number) {
                 if !run.waiters.is_empty() {
@@ -83,6 +85,15 @@ impl CallRelay {
             self.end_run(number, ToolOutcome::of_answer(body), false);
         }
         true
+    }
+
+    /// Reads the name of the server.
+    fn note_server(&mut self, id: &RpcId, body: RpcAnswer<'_>) {
+        if let RpcAnswer::Result(result) = body
+            && self.greetings.remove(id)
+        {
+            self.server_name = read_server_name(result).or_else(|| self.server_name.take());
+        }
     }
 
     /// Reads the list of the server's tools.
@@ -175,7 +186,8 @@ impl CallRelay {
         self.effects.push(RelayEffect::Unmark(run.hash));
     }
 
-    fn answer_waiters(&mut self, run: &ToolRun, outcome: &ToolOutcome) {
+    /// Gives a result to every request that waits for it.
+    pub(super) fn answer_waiters(&mut self, run: &ToolRun, outcome: &ToolOutcome) {
         for Asker { request, .. } in &run.waiters {
             let answer = SentAnswer {
                 hash: run.hash,
@@ -268,9 +280,19 @@ impl CallRelay {
     /// Ends every run: the server has ended.
     pub(super) fn lose_server(&mut self) {
         self.elsewhere.clear();
+        self.is_server_gone = true;
+        for run in self
+            .runs
+            .values_mut()
+            .filter(|run| matches!(run.stage, RunStage::Claiming(_)))
+        {
+            run.waiters.clear();
+        }
+        self.drop_unwanted_claims();
         let open = |(number, run): (&RunNumber, &ToolRun)| run.is_open().then_some(*number);
         let open: Vec<RunNumber> = self.runs.iter().filter_map(open).collect();
         for number in open {
+            self.order(number, ClaimOrder::Lost);
             if self.runs.get(&number).is_some_and(ToolRun::is_detached) {
                 self.end_run(number, ToolOutcome::of_ended_server(), true);
             } else {

@@ -38,6 +38,15 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) server_requests: BTreeMap<RpcId, bool>,
     pub(super) clock: WaitingClock,
     pub(super) is_crowd_said: bool,
+    pub(super) is_long_line_said: bool,
+    pub(super) is_server_gone: bool,
+    /// Requests of the client whose answers name the server.
+    pub(super) greetings: BTreeSet<RpcId>,
+    pub(super) server_name: Option<String>,
+    /// Runs whose claim is granted, and whose end is still to come.
+    pub(super) claimed: BTreeSet<RunNumber>,
+    /// Ended runs of which the proxy is told.
+    pub(super) reports: BTreeSet<RunNumber>,
     /// Own lines that wait for the end of a line of the server that is too long to be read.
     pub(super) held_lines: Option<Vec<Bytes>>,
     pub(super) effects: Vec<RelayEffect>,
@@ -84,6 +93,8 @@ pub(super) struct WrittenAnswer {
 /// The stage of a run.
 #[derive(Debug)]
 pub(super) enum RunStage {
+    /// The server does not have it yet.
+    Claiming(ClaimWait),
     Running,
     /// A cancel has told the server to stop it.
     Stopped,
@@ -91,6 +102,17 @@ pub(super) enum RunStage {
     Posting(ToolOutcome, bool),
     /// It has ended, and its posted result is taken back.
     Withdrawing(ToolOutcome),
+}
+
+/// A run that waits for the answer to its claim.
+#[derive(Debug)]
+pub(super) struct ClaimWait {
+    /// The time of the next claim. `None` while one is on its way.
+    pub(super) retry_at: Option<Duration>,
+    /// The pause before the next one.
+    pub(super) pause: Duration,
+    /// It goes on elsewhere.
+    pub(super) is_elsewhere: bool,
 }
 
 /// A request that waits for a run.
@@ -147,6 +169,15 @@ impl ToolRun {
         self.asker.is_none() && matches!(self.stage, RunStage::Running)
     }
 
+    /// Returns the number of calls that it is watched for.
+    pub(super) const fn watched(&self) -> usize {
+        let own = match self.stage {
+            RunStage::Claiming(_) => 0,
+            RunStage::Running | RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
+        };
+        self.waiters.len().saturating_add(own)
+    }
+
     /// Returns `true` if a cancel has told the server to stop it.
     pub(super) const fn is_stopped(&self) -> bool {
         matches!(self.stage, RunStage::Stopped)
@@ -155,6 +186,19 @@ impl ToolRun {
     /// Returns `true` if its server has still to answer.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self.stage, RunStage::Running | RunStage::Stopped)
+    }
+
+    /// Returns `true` if it waits for its run elsewhere.
+    pub(super) const fn waits_elsewhere(&self) -> bool {
+        matches!(self.stage, RunStage::Claiming(ClaimWait { is_elsewhere: true, .. }))
+    }
+
+    /// Returns the wait for its claim. `None` if it has begun.
+    pub(super) fn claim_wait(&mut self) -> Option<&mut ClaimWait> {
+        match &mut self.stage {
+            RunStage::Claiming(wait) => Some(wait),
+            _ => None,
+        }
     }
 
     /// Forgets a request that joined it. Its conversation gets the result.
@@ -177,7 +221,7 @@ impl CallRelay {
 
     /// Returns `true` if no detached run goes on, and every result is where it belongs.
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
-        self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
+        self.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
@@ -185,9 +229,14 @@ impl CallRelay {
         !self.sent.is_empty()
     }
 
-    /// Returns `true` if a run goes on in the server.
+    /// Returns `true` if a run goes on in the server, or is about to.
     pub(in crate::cli::mcp) fn is_running(&self) -> bool {
-        self.runs.values().any(|run| matches!(run.stage, RunStage::Running))
+        let goes_on = |run: &ToolRun| match run.stage {
+            RunStage::Running => true,
+            RunStage::Claiming(_) => !run.waiters.is_empty(),
+            RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => false,
+        };
+        self.runs.values().any(goes_on)
     }
 
     pub(super) fn add_run(&mut self, run: ToolRun) -> RunNumber {

@@ -9,21 +9,21 @@ use super::*;
 use crate::cli::mcp::answer_after::AnswerAfter;
 
 /// A relay, and what it wanted done so far.
-struct Bench {
-    relay: CallRelay,
+pub(super) struct Bench {
+    pub(super) relay: CallRelay,
     now: Duration,
 }
 
 /// The effects of an event, as a test reads them.
 #[derive(Debug, Default)]
-struct Done {
-    to_server: Vec<String>,
-    to_client: Vec<String>,
-    others: Vec<RelayEffect>,
+pub(super) struct Done {
+    pub(super) to_server: Vec<String>,
+    pub(super) to_client: Vec<String>,
+    pub(super) others: Vec<RelayEffect>,
 }
 
 impl Bench {
-    fn new(settings: RelaySettings) -> Self {
+    pub(super) fn new(settings: RelaySettings) -> Self {
         Self {
             relay: CallRelay::new(settings),
             now: Duration::ZERO,
@@ -31,7 +31,7 @@ impl Bench {
     }
 
     /// Handles an event. No other process has a run.
-    fn handle(&mut self, event: RelayEvent) -> Done {
+    pub(super) fn handle(&mut self, event: RelayEvent) -> Done {
         let mut done = Done::default();
         for effect in self.relay.handle_event(self.now, event) {
             let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
@@ -50,22 +50,26 @@ impl Bench {
         done
     }
 
-    fn client(&mut self, line: &str) -> Done {
+    pub(super) fn client(&mut self, line: &str) -> Done {
         self.handle(RelayEvent::ClientLine(Bytes::from(line.to_owned())))
     }
 
-    fn server(&mut self, line: &str) -> Done {
+    pub(super) fn server(&mut self, line: &str) -> Done {
         self.handle(RelayEvent::ServerLine(Bytes::from(line.to_owned())))
     }
 
-    fn tick(&mut self, seconds: u64) -> Done {
-        self.now = Duration::from_secs(seconds);
+    pub(super) fn tick(&mut self, seconds: u64) -> Done {
+        self.tick_at(Duration::from_secs(seconds))
+    }
+
+    pub(super) fn tick_at(&mut self, now: Duration) -> Done {
+        self.now = now;
         self.handle(RelayEvent::Tick)
     }
 }
 
 impl Done {
-    fn names(&self) -> Vec<&'static str> {
+    pub(super) fn names(&self) -> Vec<&'static str> {
         let name = |effect: &RelayEffect| match effect {
             RelayEffect::Say(_) | RelayEffect::Heartbeat(_) => None,
             RelayEffect::Ask(..) => Some("ask"),
@@ -76,17 +80,23 @@ impl Done {
             RelayEffect::Unmark(_) => Some("unmark"),
             RelayEffect::Keep(..) => Some("keep"),
             RelayEffect::Forget(_) => Some("forget"),
+            RelayEffect::Claim(..) => Some("claim"),
+            RelayEffect::Order(_, ClaimOrder::Ended(outcome)) if outcome.has_failed() => Some("failed"),
+            RelayEffect::Order(_, ClaimOrder::Ended(_)) => Some("ended"),
+            RelayEffect::Order(_, ClaimOrder::NotRun) => Some("not run"),
+            RelayEffect::Order(_, ClaimOrder::Leave) => Some("leave"),
+            RelayEffect::Order(_, ClaimOrder::Lost) => Some("lost"),
             RelayEffect::ToServer(_) | RelayEffect::ToClient(_) | RelayEffect::Look(_) => Some("line"),
         };
         self.others.iter().filter_map(name).collect()
     }
 
-    fn is_nothing(&self) -> bool {
+    pub(super) fn is_nothing(&self) -> bool {
         self.to_server.is_empty() && self.to_client.is_empty()
     }
 }
 
-fn call(id: u32, call_id: Option<&str>, input: &Value) -> String {
+pub(super) fn call(id: u32, call_id: Option<&str>, input: &Value) -> String {
     let meta = call_id.map_or_else(
         || json!({}),
         |id| json!({"claudecode/toolUseId": id, "progressToken": 7}),
@@ -96,21 +106,21 @@ fn call(id: u32, call_id: Option<&str>, input: &Value) -> String {
     format!("{line}\n")
 }
 
-fn answer(id: u32, text: &str) -> String {
+pub(super) fn answer(id: u32, text: &str) -> String {
     format!(
         "{}\n",
         json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
     )
 }
 
-fn cancel(id: u32, reason: &str) -> String {
+pub(super) fn cancel(id: u32, reason: &str) -> String {
     format!(
         "{}\n",
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}})
     )
 }
 
-fn greeting(name: &str) -> String {
+pub(super) fn greeting(name: &str) -> String {
     format!(
         "{}\n",
         json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"clientInfo": {"name": name}}})
