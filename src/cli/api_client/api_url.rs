@@ -59,7 +59,11 @@ impl ApiUrl {
 
     /// Returns the certificates that are accepted from the proxy.
     pub(in crate::cli) fn trust(&self) -> ProxyTrust {
-        self.trust.clone()
+        if self.url.starts_with("http://") {
+            ProxyTrust::Nobody
+        } else {
+            self.trust.clone()
+        }
     }
 
     /// Finds the proxy by flags, variables and the configuration.
