@@ -17,7 +17,7 @@ use crate::{
             ClaimReply, Claims, HEARTBEAT_INTERVAL, HeldClaim, LEASE, NoClaim, REPORT_PAUSES, RunReport,
             describe_earlier,
         },
-        result::service_access,
+        result::tool_runner,
         sealing::SealingKey,
     },
     digest::keyed_digest_of,
@@ -127,7 +127,7 @@ impl ClaimTerms {
             }
         };
         // Found anew for each claim: either may change while a server runs.
-        let access = service_access(&CONFIGURED, None).map_err(|error| refused(&NoClaim::from(error)))?;
+        let access = tool_runner(&CONFIGURED, None).map_err(|error| refused(&NoClaim::from(error)))?;
         let body = self.claim_body(run, &access.token, access.is_user);
         let body = body.map_err(|none| refused(&none))?;
         let results = SealingKey::of_token(RESULT_KEY, &access.token);
@@ -200,7 +200,7 @@ impl GrantedRun {
                     order => break order,
                 },
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL), if is_kept => {
-                    let claims = service_access(&CONFIGURED, None).map(|access| Claims::new(access.client));
+                    let claims = tool_runner(&CONFIGURED, None).map(|access| Claims::new(access.client));
                     // The report of the end says if another claim was granted.
                     if let Ok(claims) = claims {
                         is_kept = !claims.is_superseded(&self.held).await;
@@ -227,7 +227,7 @@ impl GrantedRun {
     async fn report(&self, report: RunReport<'_>) -> Result<(), String> {
         let mut pauses = REPORT_PAUSES.into_iter();
         loop {
-            if let Ok(access) = service_access(&CONFIGURED, None) {
+            if let Ok(access) = tool_runner(&CONFIGURED, None) {
                 match Claims::new(access.client).try_report(&self.held, report).await {
                     Ok(()) => return Ok(()),
                     Err(fault) if fault.is_final => return Err(fault.cause),

@@ -22,11 +22,11 @@ const CALLER_KEY: SecretPlace = SecretPlace {
 
 /// Returns the client of a tool service, which is the service of this machine if no token is given.
 pub(in crate::cli) fn service_client(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ApiClient, ClientError> {
-    Ok(service_access(proxy, token_file)?.client)
+    Ok(tool_runner(proxy, token_file)?.client)
 }
 
-/// The way to a proxy for one who runs tools.
-pub(in crate::cli) struct ServiceAccess {
+/// One who runs tools, with the way to its proxy.
+pub(in crate::cli) struct ToolRunner {
     pub(in crate::cli) client: ApiClient,
     pub(in crate::cli) token: Secret,
     /// The token is that of this machine's proxy, which counts as its user in claims.
@@ -34,10 +34,7 @@ pub(in crate::cli) struct ServiceAccess {
 }
 
 /// Finds the proxy with the token of a service, else that of this machine.
-pub(in crate::cli) fn service_access(
-    proxy: &ProxyFlags,
-    token_file: Option<&Path>,
-) -> Result<ServiceAccess, ClientError> {
+pub(in crate::cli) fn tool_runner(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ToolRunner, ClientError> {
     let url = ApiUrl::of_proxy(proxy)?;
     let given = SERVICE_TOKEN.read_optional(token_file)?;
     let is_user = given.is_none();
@@ -46,7 +43,7 @@ pub(in crate::cli) fn service_access(
         None => SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?,
     };
     let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
-    Ok(ServiceAccess {
+    Ok(ToolRunner {
         client: ApiClient::new(url, headers)?,
         token,
         is_user,
