@@ -35,8 +35,25 @@ const ACCOUNT_WORDS: [&str; 18] = [
     "PROJECT",
 ];
 
-/// Parts of the names of variables that change with each login or window, whatever account it is.
-const SESSION_WORDS: [&str; 4] = ["SSH_AUTH_SOCK", "VSCODE_", "SESSION_ID", "ASKPASS"];
+/// Parts of the names of variables that a client sets anew for each session, or a system for each login or window,
+/// whatever account it is. Claude Code 2.1.332 sets `CLAUDE_CODE_MESSAGING_TOKEN` (seen 2026-12-01).
+const SESSION_WORDS: [&str; 14] = [
+    // `antiphon run` sets these to a port of its own.
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_BASE_URL",
+    "OPENAI_BASE_URL",
+    "ASKPASS",
+    "CLAUDE_CODE_",
+    "CODEX_",
+    "COPILOT_",
+    "CURSOR_",
+    "GEMINI_CLI_",
+    "KEYRING",
+    "OPENCODE_",
+    "SESSION_ID",
+    "SSH_AUTH_SOCK",
+    "VSCODE_",
+];
 
 /// Starts the server in a process group of its own, without the tokens of Antiphon.
 pub(super) fn start_server(program: &OsStr, arguments: &[OsString]) -> io::Result<Child> {
