@@ -13,10 +13,7 @@ use super::{
 use crate::{
     auth::Secret,
     cli::{
-        claims::{
-            ClaimReply, Claims, HEARTBEAT_INTERVAL, HeldClaim, LEASE, NoClaim, REPORT_PAUSES, RunReport,
-            describe_earlier,
-        },
+        claims::{ClaimReply, Claims, HeldClaim, LEASE, NoClaim, REPORT_PAUSES, RunReport, describe_earlier},
         result::service_access,
         sealing::SealingKey,
     },
@@ -44,7 +41,7 @@ const UNKNOWN_TOKEN: &str = "ANTIPHON_SERVICE_TOKEN must be that of one of [serv
 
 /// What the claims of one wrapper share.
 #[derive(Clone, Debug)]
-struct ClaimTerms {
+struct ServerTerms {
     tiers: BTreeMap<String, Tier>,
     /// The hash that tells this server from others of the same name.
     server: RunHash,
@@ -54,7 +51,7 @@ struct ClaimTerms {
 
 /// The claims of one wrapper.
 pub(super) struct RunClaims {
-    terms: ClaimTerms,
+    terms: ServerTerms,
     orders: BTreeMap<RunNumber, UnboundedSender<ClaimOrder>>,
 }
 
@@ -69,7 +66,7 @@ struct GrantedRun {
 impl RunClaims {
     /// Creates the claims of a server.
     pub(super) const fn new(tiers: BTreeMap<String, Tier>, server: RunHash, user: Option<String>) -> Self {
-        let terms = ClaimTerms { tiers, server, user };
+        let terms = ServerTerms { tiers, server, user };
         Self {
             terms,
             orders: BTreeMap::new(),
@@ -113,7 +110,7 @@ impl RunClaims {
     }
 }
 
-impl ClaimTerms {
+impl ServerTerms {
     /// Claims a run. The error is the answer if it is not granted.
     async fn claim(&self, run: &RunClaim) -> Result<GrantedRun, ClaimAnswer> {
         let name = printable_text(&run.tool);
@@ -199,7 +196,7 @@ impl GrantedRun {
                     ClaimOrder::Lost => return None,
                     order => break order,
                 },
-                () = tokio::time::sleep(HEARTBEAT_INTERVAL), if is_kept => {
+                () = tokio::time::sleep(self.held.heartbeat_interval), if is_kept => {
                     let claims = service_access(&CONFIGURED, None).map(|access| Claims::new(access.client));
                     // The report of the end says if another claim was granted.
                     if let Ok(claims) = claims {

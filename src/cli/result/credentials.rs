@@ -26,7 +26,7 @@ pub(in crate::cli) fn service_client(proxy: &ProxyFlags, token_file: Option<&Pat
 }
 
 /// The way to a proxy for one who runs tools.
-pub(in crate::cli) struct ServiceAccess {
+pub(in crate::cli) struct ToolAccess {
     pub(in crate::cli) client: ApiClient,
     pub(in crate::cli) token: Secret,
     /// The token is that of this machine's proxy, which counts as its user in claims.
@@ -34,10 +34,7 @@ pub(in crate::cli) struct ServiceAccess {
 }
 
 /// Finds the proxy with the token of a service, else that of this machine.
-pub(in crate::cli) fn service_access(
-    proxy: &ProxyFlags,
-    token_file: Option<&Path>,
-) -> Result<ServiceAccess, ClientError> {
+pub(in crate::cli) fn service_access(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ToolAccess, ClientError> {
     let url = ApiUrl::of_proxy(proxy)?;
     let given = SERVICE_TOKEN.read_optional(token_file)?;
     let is_user = given.is_none();
@@ -46,7 +43,7 @@ pub(in crate::cli) fn service_access(
         None => SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?,
     };
     let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
-    Ok(ServiceAccess {
+    Ok(ToolAccess {
         client: ApiClient::new(url, headers)?,
         token,
         is_user,
