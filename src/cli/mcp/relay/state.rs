@@ -38,18 +38,24 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) server_requests: BTreeMap<RpcId, bool>,
     pub(super) clock: WaitingClock,
     pub(super) is_crowd_said: bool,
-    pub(super) is_long_line_said: bool,
     pub(super) is_server_gone: bool,
     /// Requests of the client whose answers name the server.
     pub(super) greetings: BTreeSet<RpcId>,
     pub(super) server_name: Option<String>,
-    /// Runs whose claim is granted, and whose end is still to come.
-    pub(super) claimed: BTreeSet<RunNumber>,
-    /// Ended runs of which the proxy is told.
-    pub(super) reports: BTreeSet<RunNumber>,
+    pub(super) once: OnceRuns,
     /// Own lines that wait for the end of a line of the server that is too long to be read.
     pub(super) held_lines: Option<Vec<Bytes>>,
     pub(super) effects: Vec<RelayEffect>,
+}
+
+/// The runs of tools that run once.
+#[derive(Debug, Default)]
+pub(super) struct OnceRuns {
+    /// Those whose claim is granted, and whose end is still to come.
+    pub(super) claimed: BTreeSet<RunNumber>,
+    /// Ended ones of which the proxy is told.
+    pub(super) reports: BTreeSet<RunNumber>,
+    pub(super) is_long_line_said: bool,
 }
 
 /// One execution of a tool.
@@ -221,7 +227,7 @@ impl CallRelay {
 
     /// Returns `true` if no detached run goes on, and every result is where it belongs.
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
-        self.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
+        self.once.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
