@@ -1,6 +1,6 @@
 //! `antiphon mcp --url`: the stories of a wrapped command, with a server over HTTP, and what may go wrong on the way there.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 use tokio::{io::BufReader, net::TcpListener};
@@ -385,6 +385,51 @@ async fn a_broken_stream_is_resumed() {
     call(&mut client, manner, 1, "").await;
     assert_eq!((client.text(1).await, server.runs()), (FILM.to_owned(), 1));
     drop(client.leave().await);
+}
+
+/// More calls than may be open wait, and hold back nothing else.
+#[tokio::test]
+async fn a_crowd_of_calls_waits_for_its_turn() {
+    let manner = MANNERS[0];
+    let stage = Stage::new("http://127.0.0.1:9");
+    let server = ToyServer::start(manner).await;
+    let mut client = connect(&stage, &server, manner, &[]).await;
+    for id in 100..400 {
+        call(&mut client, manner, id, "").await;
+    }
+    await_that(|| server.runs() == 256).await;
+    sync(&mut client, manner, 1).await;
+    assert_eq!(server.runs(), 256);
+    server.open_gate();
+    let mut ids = BTreeSet::new();
+    while ids.len() < 300 {
+        let line = client.line().await;
+        assert_eq!(line["result"]["content"][0]["text"], FILM, "{line}");
+        ids.insert(line["id"].as_u64());
+    }
+    client.die().await;
+    stage.await_no_process().await;
+}
+
+/// Ended by a person, or after the time of `--linger`, a run leaves no process and no session.
+#[tokio::test]
+async fn runs_over_http_are_stopped() {
+    for (flags, is_stopped) in [(&["--linger", "300ms"][..], false), (&[], true)] {
+        let manner = MANNERS[1];
+        let stage = Stage::new("http://127.0.0.1:9");
+        let server = ToyServer::start(manner).await;
+        let mut client = connect(&stage, &server, manner, flags).await;
+        call(&mut client, manner, 1, "").await;
+        await_that(|| server.runs() == 1).await;
+        client.die().await;
+        if is_stopped {
+            await_that(|| stage.files("run") == 1).await;
+            assert_eq!(stage.run(&["stop"], b"").await.1, "1 stopped\n");
+        }
+        stage.await_no_process().await;
+        assert_eq!((stage.files("run"), stage.files("json")), (0, 0));
+        assert_eq!(server.seen().last().unwrap().method, "DELETE");
+    }
 }
 
 /// A run that nobody waits for, and whose connection ends, has an outcome that nobody knows. Other runs go on.

@@ -26,7 +26,7 @@ use crate::{upstream::PooledBody, wire::json::validate};
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 1024 * 1024;
 /// Time for the end of a stream after the answer, so that its connection can be used again.
-const END_TIME: Duration = Duration::from_secs(1);
+const END_TIME: Duration = Duration::from_millis(100);
 
 impl HttpSession {
     /// Sends a request, and gives its answer to the client, or the reason why there is none.
@@ -39,7 +39,7 @@ impl HttpSession {
         let mut held = self.budget.hold_none();
         let end = if held.set(line.len()) {
             // An error would mean that the session has ended.
-            let _place = self.places.acquire().await;
+            let _place = self.places_of(&message).acquire().await;
             self.exchange(&message, &line).await
         } else {
             Err(CallFault::of_text(too_large(false)))
@@ -265,6 +265,6 @@ pub(super) async fn read_refusal(answer: SessionAnswer) -> CallFault {
     let body = Limited::new(answer.response.into_body(), REFUSAL_BYTES_MAX)
         .collect()
         .await;
-    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     CallFault::of_status(status, &body)
 }

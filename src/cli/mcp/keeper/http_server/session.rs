@@ -45,7 +45,7 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Most requests that are open at once. More wait.
+/// Most calls that are open at once, and most other requests. More wait.
 const OPEN_MAX: usize = 256;
 /// Time of DNS and TCP, and of the TLS handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -67,7 +67,9 @@ pub(super) struct HttpSession {
     events: UnboundedSender<RelayEvent>,
     log: Outlet,
     pub(super) budget: ByteBudget,
-    pub(super) places: Semaphore,
+    call_places: Semaphore,
+    /// A call that takes long does not hold back the others.
+    other_places: Semaphore,
     /// Held while a lost session is begun anew.
     pub(super) renewal: tokio::sync::Mutex<()>,
     /// The stream of the server's own messages.
@@ -115,10 +117,20 @@ impl HttpSession {
             events,
             log,
             budget: ByteBudget::default(),
-            places: Semaphore::new(OPEN_MAX),
+            call_places: Semaphore::new(OPEN_MAX),
+            other_places: Semaphore::new(OPEN_MAX),
             renewal: tokio::sync::Mutex::default(),
             listener: Mutex::default(),
         })
+    }
+
+    /// Returns the places that a request may take.
+    pub(super) fn places_of(&self, message: &PostedMessage) -> &Semaphore {
+        if message.is_call() {
+            &self.call_places
+        } else {
+            &self.other_places
+        }
     }
 
     /// Sends a message of the client.
