@@ -60,6 +60,8 @@ pub(super) struct SeenRequest {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
+    /// The body's bytes.
+    pub(super) raw: Bytes,
 }
 
 impl SeenRequest {
@@ -185,6 +187,7 @@ impl Shared {
             method: head.method,
             headers: head.headers,
             body: serde_json::from_slice(&body).unwrap_or_default(),
+            raw: body,
         };
         lock(&self.seen).push(seen.clone());
         if let Some(refusal) = self.refusal(&seen) {

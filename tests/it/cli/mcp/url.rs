@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
-use tokio::{io::BufReader, net::TcpListener};
+use tokio::{
+    io::{AsyncWriteExt as _, BufReader},
+    net::TcpListener,
+};
 
 use super::{
     Conversation, FILM, IDS, Stage, ToyClient, await_that,
@@ -132,6 +135,23 @@ async fn lines_become_requests_and_answers_become_lines() {
         assert_eq!(ends, usize::from(!manner.is_modern), "{manner:?}");
     }
     stage.await_no_process().await;
+}
+
+/// Blanks, escapes, order, and numbers of any form stay. Only the ends of lines between the parts of JSON go.
+#[tokio::test]
+async fn json_passes_as_it_came() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let answer = "{ \"result\" :{\"b\":1.0e5,\r\n\"a\":-0, \"b\":\"\\u00e9\\n\u{2028}\"},\n \"id\": 1 }\n";
+    let server = ToyServer::start(calling(ToyCall::Raw(200, "application/json", answer))).await;
+    let mut client = connect(&stage, &server, MANNERS[0], &[]).await;
+    let line =
+        "  {\"params\" : {\"name\":\"x\",\"n\":1.0e5,\"n\":\"\\u00e9\u{e4}\"}, \"id\" :1,\"method\":\"tools\\/call\"}";
+    let stdin = client.stdin.as_mut().unwrap();
+    stdin.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
+    let given = client.lines.next_line().await.unwrap().unwrap();
+    assert_eq!(given, answer.trim_end().replace(['\r', '\n'], " "));
+    assert_eq!(server.messages("tools/call")[0].raw, line);
+    client.die().await;
 }
 
 /// The client is killed in a slow call, and its conversation gets the result.
@@ -432,7 +452,26 @@ async fn runs_over_http_are_stopped() {
     }
 }
 
-/// A run that nobody waits for, and whose connection ends, has an outcome that nobody knows. Other runs go on.
+/// Without the name of its call, a run whose connection ends has nothing that a retry could get.
+#[tokio::test]
+async fn a_lost_run_is_not_kept_for_a_retry() {
+    let manner = MANNERS[1];
+    let stage = Stage::new("http://127.0.0.1:9");
+    let server = ToyServer::start(manner).await;
+    let mut client = connect(&stage, &server, manner, &[]).await;
+    call(&mut client, manner, 1, "").await;
+    await_that(|| server.runs() == 1).await;
+    client.cancel(1, "Request timed out").await;
+    sync(&mut client, manner, 2).await;
+    server.cut();
+    await_that(|| stage.files("run") == 0).await;
+    let (_, said) = client.leave().await;
+    assert!(said.contains("its outcome is unknown"), "{said}");
+    stage.await_no_process().await;
+    assert_eq!(stage.files("json"), 0);
+}
+
+/// A run that nobody waits for, and whose connection ends, has an outcome that nobody knows.
 #[tokio::test]
 async fn a_lost_run_is_told_to_its_conversation() {
     let mut conversation = Conversation::start().await;

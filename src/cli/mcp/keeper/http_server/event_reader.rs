@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 
-use super::{byte_budget::HeldBytes, call_fault::CallFault, line_joiner::MESSAGE_BYTES_MAX};
+use super::{byte_budget::HeldBytes, http_fault::HttpFault, line_joiner::MESSAGE_BYTES_MAX};
 use crate::{
     upstream::PooledBody,
     wire::{
@@ -55,7 +55,7 @@ impl EventReader {
     }
 
     /// Returns the next event. `None` at the end of the stream, whatever has ended it.
-    pub(super) async fn next_event(&mut self) -> Result<Option<StreamEvent>, CallFault> {
+    pub(super) async fn next_event(&mut self) -> Result<Option<StreamEvent>, HttpFault> {
         loop {
             if let Some(range) = self.ready.pop_front() {
                 let length = usize::try_from(range.end.saturating_sub(self.start)).unwrap_or(usize::MAX);
@@ -80,7 +80,7 @@ impl EventReader {
             self.framer.push(&chunk, |range| ready.push_back(range));
             let is_too_long = self.ready.is_empty() && self.buffer.remaining() > MESSAGE_BYTES_MAX;
             if is_too_long || !self.held.set(self.buffer.len()) {
-                return Err(CallFault::of_unclear(too_large(is_too_long)));
+                return Err(HttpFault::of_unclear(too_large(is_too_long)));
             }
         }
     }

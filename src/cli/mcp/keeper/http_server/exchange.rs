@@ -14,8 +14,8 @@ use http_body_util::{BodyExt as _, Limited};
 use tokio::time::timeout;
 
 use super::{
-    call_fault::CallFault,
     event_reader::{EventReader, to_line, too_large},
+    http_fault::HttpFault,
     line_joiner::MESSAGE_BYTES_MAX,
     posted_message::{MessageKind, PostedMessage, rpc_error},
     session::{HttpSession, SessionAnswer},
@@ -25,6 +25,8 @@ use crate::{upstream::PooledBody, wire::json::validate};
 
 /// Most bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 1024 * 1024;
+/// Time for a repeated handshake, for which other messages wait.
+const RENEWAL_TIME: Duration = Duration::from_secs(60);
 /// Time for the end of a stream after the answer, so that its connection can be used again.
 const END_TIME: Duration = Duration::from_millis(100);
 
@@ -42,7 +44,7 @@ impl HttpSession {
             let _place = self.places_of(&message).acquire().await;
             self.exchange(&message, &line).await
         } else {
-            Err(CallFault::of_text(too_large(false)))
+            Err(HttpFault::of_text(too_large(false)))
         };
         if let Err(fault) = end {
             let is_cancelled = is_cancelled.load(Ordering::Acquire);
@@ -68,7 +70,7 @@ impl HttpSession {
         ));
     }
 
-    async fn exchange(self: &Arc<Self>, message: &PostedMessage, line: &Bytes) -> Result<(), CallFault> {
+    async fn exchange(self: &Arc<Self>, message: &PostedMessage, line: &Bytes) -> Result<(), HttpFault> {
         let answer = self.post_in_session(message, line).await?;
         if !answer.response.status().is_success() {
             return Err(read_refusal(answer).await);
@@ -88,7 +90,7 @@ impl HttpSession {
         self: &Arc<Self>,
         message: &PostedMessage,
         line: &Bytes,
-    ) -> Result<SessionAnswer, CallFault> {
+    ) -> Result<SessionAnswer, HttpFault> {
         let answer = Box::pin(self.post(message, line)).await?;
         let lost = answer
             .session
@@ -125,7 +127,8 @@ impl HttpSession {
             self.note_id(answer.response.headers());
             self.skip_answer(&greeting, answer).await
         };
-        if let Err(fault) = renewed.await {
+        let late = || Err(HttpFault::of_text("the server does not answer the handshake"));
+        if let Err(fault) = timeout(RENEWAL_TIME, renewed).await.unwrap_or_else(|_| late()) {
             self.say(&format!("there is no new session: {}", fault.text));
             // The next message tries it again.
             self.restore(before);
@@ -140,7 +143,7 @@ impl HttpSession {
     }
 
     /// Reads the answer to a repeated greeting, which the client has already.
-    async fn skip_answer(&self, message: &PostedMessage, answer: SessionAnswer) -> Result<(), CallFault> {
+    async fn skip_answer(&self, message: &PostedMessage, answer: SessionAnswer) -> Result<(), HttpFault> {
         if !is_stream(&answer) {
             let body = self.read_body(answer.response.into_body()).await?;
             self.note_answer(message, &body);
@@ -152,40 +155,40 @@ impl HttpSession {
                 return Ok(());
             }
         }
-        Err(CallFault::of_unclear("the stream ended before the answer"))
+        Err(HttpFault::of_unclear("the stream ended before the answer"))
     }
 
     /// Passes the one JSON of an answer.
-    async fn pass_body(&self, message: &PostedMessage, body: PooledBody) -> Result<(), CallFault> {
+    async fn pass_body(&self, message: &PostedMessage, body: PooledBody) -> Result<(), HttpFault> {
         let body = self.read_body(body).await?;
         if message.kind == MessageKind::Batch && body.trim_ascii().is_empty() {
             return Ok(());
         }
         if validate(&body).is_err() {
-            return Err(CallFault::of_unclear("the server's answer is no JSON"));
+            return Err(HttpFault::of_unclear("the server's answer is no JSON"));
         }
         if self.note_answer(message, &body) || message.kind == MessageKind::Batch {
             self.deliver(to_line(body.trim_ascii())).await;
             return Ok(());
         }
         match rpc_error(&body) {
-            Some(error) => Err(CallFault::of_error(error)),
-            None => Err(CallFault::of_unclear(
+            Some(error) => Err(HttpFault::of_error(error)),
+            None => Err(HttpFault::of_unclear(
                 "the server's answer has another id than its request",
             )),
         }
     }
 
-    async fn read_body(&self, mut body: PooledBody) -> Result<BytesMut, CallFault> {
+    async fn read_body(&self, mut body: PooledBody) -> Result<BytesMut, HttpFault> {
         let mut held = self.budget.hold_none();
         let mut all = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| CallFault::of_unclear("the server's answer broke off"))?;
+            let frame = frame.map_err(|_| HttpFault::of_unclear("the server's answer broke off"))?;
             if let Ok(chunk) = frame.into_data() {
                 let length = all.len().saturating_add(chunk.len());
                 let is_too_long = length > MESSAGE_BYTES_MAX;
                 if is_too_long || !held.set(length) {
-                    return Err(CallFault::of_unclear(too_large(is_too_long)));
+                    return Err(HttpFault::of_unclear(too_large(is_too_long)));
                 }
                 all.extend_from_slice(&chunk);
             }
@@ -194,7 +197,7 @@ impl HttpSession {
     }
 
     /// Passes the messages of a stream up to the answer, and resumes it where that is possible.
-    async fn follow_stream(&self, message: &PostedMessage, body: PooledBody) -> Result<(), CallFault> {
+    async fn follow_stream(&self, message: &PostedMessage, body: PooledBody) -> Result<(), HttpFault> {
         let mut place = StreamPlace::default();
         let mut reader = EventReader::new(body, self.budget.hold_none());
         loop {
@@ -220,11 +223,11 @@ impl HttpSession {
     }
 
     /// Asks for the rest of a stream.
-    async fn resume(&self, message: &PostedMessage, place: &mut StreamPlace) -> Result<EventReader, CallFault> {
+    async fn resume(&self, message: &PostedMessage, place: &mut StreamPlace) -> Result<EventReader, HttpFault> {
         let broken = "the stream ended before the answer";
         // Since 2026-07-28 no stream can be resumed.
         if message.version.is_some() {
-            return Err(CallFault::of_unclear(broken));
+            return Err(HttpFault::of_unclear(broken));
         }
         while place.last_event.is_some() && place.pause().await {
             let Ok(answer) = Box::pin(self.open_stream(place.last_event.as_deref())).await else {
@@ -242,7 +245,7 @@ impl HttpSession {
             }
             place.note_failure();
         }
-        Err(CallFault::of_unclear(broken))
+        Err(HttpFault::of_unclear(broken))
     }
 }
 
@@ -260,11 +263,11 @@ pub(super) fn is_stream(answer: &SessionAnswer) -> bool {
 }
 
 /// Reads the reason of a refusal.
-pub(super) async fn read_refusal(answer: SessionAnswer) -> CallFault {
+pub(super) async fn read_refusal(answer: SessionAnswer) -> HttpFault {
     let status = answer.response.status();
     let body = Limited::new(answer.response.into_body(), REFUSAL_BYTES_MAX)
         .collect()
         .await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    CallFault::of_status(status, &body)
+    HttpFault::of_status(status, &body)
 }

@@ -1,9 +1,9 @@
 //! A server with streamable HTTP: each line of the client is a request, and what comes back are lines.
 
 mod byte_budget;
-mod call_fault;
 mod event_reader;
 mod exchange;
+mod http_fault;
 mod line_joiner;
 mod listening;
 mod parameter_headers;
@@ -36,7 +36,7 @@ use crate::cli::mcp::{
     http_target::HttpTarget,
     relay::{RelayEvent, RpcId},
 };
-use call_fault::CallFault;
+use http_fault::HttpFault;
 use line_joiner::{JoinedLine, LineJoiner};
 use posted_message::{MessageKind, PostedMessage};
 use session::HttpSession;
@@ -175,7 +175,7 @@ impl RequestPump {
 
     async fn start_request(&mut self, message: PostedMessage, line: Bytes) {
         if self.tasks.len() >= REQUESTS_MAX {
-            let fault = CallFault::of_text(format!("more than {REQUESTS_MAX} requests are open"));
+            let fault = HttpFault::of_text(format!("more than {REQUESTS_MAX} requests are open"));
             return self.session.report_fault(&message, &fault, false).await;
         }
         let is_cancelled = Arc::new(AtomicBool::new(false));
@@ -201,15 +201,19 @@ impl RequestPump {
     /// Returns `true` if a notification is a cancel that is not sent: since 2026-07-28 the end of the request's connection
     /// is the cancel.
     async fn take_cancel(&mut self, message: &PostedMessage) -> bool {
-        let Some(request) = message.cancelled.as_ref().and_then(|id| self.open.get(id)) else {
+        let Some(id) = &message.cancelled else {
             return false;
+        };
+        let Some(request) = self.open.get(id) else {
+            // One that has its answer needs none.
+            return self.session.is_stateless();
         };
         request.is_cancelled.store(true, Ordering::Release);
         if request.message.version.is_none() {
             return false;
         }
         request.task.abort();
-        let given_up = CallFault::of_unclear("the client has cancelled the request");
+        let given_up = HttpFault::of_unclear("the client has cancelled the request");
         self.session.report_fault(&request.message, &given_up, true).await;
         true
     }

@@ -24,10 +24,10 @@ const CLOSING: &str = "?=";
 
 /// The arguments that are repeated in headers, by tool.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ParameterHeaders(BTreeMap<String, Vec<Parameter>>);
+pub(super) struct ParameterHeaders(BTreeMap<String, Vec<HeaderParameter>>);
 
 #[derive(Clone, Debug)]
-struct Parameter {
+struct HeaderParameter {
     header: HeaderName,
     path: Vec<String>,
 }
@@ -62,7 +62,7 @@ impl ParameterHeaders {
             json.member(object, name)
         };
         let parameters = self.0.get(tool).map(Vec::as_slice).unwrap_or_default();
-        let value_of = |parameter: &Parameter| {
+        let value_of = |parameter: &HeaderParameter| {
             let arguments = member(member(json.root_span().ok()?, "params")?, "arguments")?;
             let mut path = parameter.path.iter();
             let value = path.try_fold(arguments, |span, name| member(span, name))?;
@@ -78,7 +78,7 @@ impl ParameterHeaders {
 }
 
 /// Finds the marked properties below a schema. Only chains of `properties` count.
-fn find_parameters(json: Json<'_>, schema: Span, path: &mut Vec<String>, found: &mut Vec<Parameter>) {
+fn find_parameters(json: Json<'_>, schema: Span, path: &mut Vec<String>, found: &mut Vec<HeaderParameter>) {
     let is_object = |span: &Span| json.kind(*span) == JsonKind::Object;
     let Some(schema) = Some(schema).filter(is_object) else {
         return;
@@ -89,7 +89,7 @@ fn find_parameters(json: Json<'_>, schema: Span, path: &mut Vec<String>, found: 
         // One that cannot be the name of a header makes the tool invalid, which its server then says.
         if let Ok(header) = format!("mcp-param-{name}").parse() {
             let path = path.clone();
-            found.push(Parameter { header, path });
+            found.push(HeaderParameter { header, path });
         }
     }
     let properties = json.member(schema, "properties").filter(is_object);

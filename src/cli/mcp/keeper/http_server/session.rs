@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     byte_budget::ByteBudget,
-    call_fault::CallFault,
+    http_fault::HttpFault,
     parameter_headers::{ParameterHeaders, header_text},
     posted_message::{PostedMessage, chosen_version},
 };
@@ -81,6 +81,8 @@ pub(super) struct HttpSession {
 pub(super) struct SessionState {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
+    /// The client's requests tell their version themselves, so that there is no session.
+    is_stateless: bool,
     /// The lines of the handshake.
     pub(super) greeting: Option<Bytes>,
     pub(super) greeted: Option<Bytes>,
@@ -134,8 +136,8 @@ impl HttpSession {
     }
 
     /// Sends a message of the client.
-    pub(super) async fn post(&self, message: &PostedMessage, line: &Bytes) -> Result<SessionAnswer, CallFault> {
-        let mut headers = self.target.read_headers().map_err(CallFault::of_text)?;
+    pub(super) async fn post(&self, message: &PostedMessage, line: &Bytes) -> Result<SessionAnswer, HttpFault> {
+        let mut headers = self.target.read_headers().map_err(HttpFault::of_text)?;
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let session = if message.version.is_some() {
@@ -152,8 +154,8 @@ impl HttpSession {
     }
 
     /// Asks for the server's own messages, or for the rest of a stream.
-    pub(super) async fn open_stream(&self, last_event: Option<&[u8]>) -> Result<SessionAnswer, CallFault> {
-        let mut headers = self.target.read_headers().map_err(CallFault::of_text)?;
+    pub(super) async fn open_stream(&self, last_event: Option<&[u8]>) -> Result<SessionAnswer, HttpFault> {
+        let mut headers = self.target.read_headers().map_err(HttpFault::of_text)?;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event.and_then(|id| HeaderValue::from_bytes(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
@@ -180,7 +182,7 @@ impl HttpSession {
         mut headers: HeaderMap,
         body: Bytes,
         is_repeatable: bool,
-    ) -> Result<Response<PooledBody>, CallFault> {
+    ) -> Result<Response<PooledBody>, HttpFault> {
         let agent = concat!("antiphon/", env!("CARGO_PKG_VERSION"));
         headers
             .entry(USER_AGENT)
@@ -195,7 +197,7 @@ impl HttpSession {
             let boxed = |body| Full::new(body).map_err(|never| match never {}).boxed_unsync();
             Box::pin(self.sender.send(request.map(boxed), ANSWER_TIME)).await
         };
-        sent.map_err(|error| CallFault::of_send(&error))
+        sent.map_err(|error| HttpFault::of_send(&error))
     }
 
     /// Adds the headers of a request that tells its version itself.
@@ -208,9 +210,11 @@ impl HttpSession {
         add(PROTOCOL_VERSION, message.version.as_deref());
         add(METHOD, Some(&message.method));
         add(NAME, message.subject.as_deref());
+        let mut state = self.lock_state();
         if let Some(tool) = message.subject.as_deref().filter(|_| message.is_call()) {
-            headers.extend(self.lock_state().parameters.of_call(tool, line));
+            headers.extend(state.parameters.of_call(tool, line));
         }
+        state.is_stateless = true;
     }
 
     /// Adds the headers of a request within a session. Returns the session's id.
@@ -238,6 +242,11 @@ impl HttpSession {
             headers.insert(SESSION_ID, id.clone());
         }
         state.id.clone()
+    }
+
+    /// Returns `true` if the client's requests tell their version themselves.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.lock_state().is_stateless
     }
 
     /// Returns what is known of the session.
@@ -287,7 +296,7 @@ impl HttpSession {
     }
 
     /// Tells the sender of a message why it gets no answer.
-    pub(super) async fn report_fault(&self, message: &PostedMessage, fault: &CallFault, is_cancelled: bool) {
+    pub(super) async fn report_fault(&self, message: &PostedMessage, fault: &HttpFault, is_cancelled: bool) {
         let Some(id) = message.id.clone().filter(|_| !message.method.is_empty()) else {
             return self.say(&format!("a message of the client got no answer: {}", fault.text));
         };

@@ -13,7 +13,7 @@ const CODE: i32 = -32603;
 
 /// The reason for which a message gets no answer of the server.
 #[derive(Clone, Debug)]
-pub(super) struct CallFault {
+pub(super) struct HttpFault {
     pub(super) text: String,
     /// The server may have done what was asked.
     pub(super) is_unclear: bool,
@@ -21,7 +21,7 @@ pub(super) struct CallFault {
     error: Option<String>,
 }
 
-impl CallFault {
+impl HttpFault {
     /// Creates a fault before which nothing was done.
     pub(super) fn of_text(text: impl Into<String>) -> Self {
         Self {
