@@ -1,5 +1,8 @@
 //! `antiphon mcp` with the real binary, a toy server, a real proxy and a provider that judges strictly.
 
+mod toy_server;
+mod url;
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -8,14 +8,14 @@ use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 use super::{
     client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
-    server::{server_hash, server_name},
+    server::server_name,
 };
 use crate::{
     cli::mcp::{
         arguments::WrapperArgs,
         call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, try_post, withdraw_result},
         left_over::post_left_over,
-        relay::{CallRelay, OnceTools, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        relay::{CallRelay, OnceTools, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash},
         run_claims::RunClaims,
         run_folder::RunFolder,
     },
@@ -49,6 +49,7 @@ impl Desk {
     /// Opens the folder of runs, and creates the relay.
     pub(super) fn open(
         args: &WrapperArgs,
+        server: RunHash,
         answers: UnboundedSender<RelayEvent>,
         to_server: Outlet,
         to_client: Outlet,
@@ -67,7 +68,6 @@ impl Desk {
             None => RunFolder::in_memory(),
         };
         let revertible = args.tier.iter().filter(|given| given.tier == Tier::Revertible);
-        let server = server_hash(&args.server);
         let tiers = args.tier.iter().map(|given| (given.tool.clone(), given.tier));
         let claims = RunClaims::new(tiers.collect(), server, folder.user_name());
         let settings = RelaySettings {

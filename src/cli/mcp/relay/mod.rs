@@ -4,6 +4,7 @@ mod client_side;
 mod early_answers;
 mod events;
 mod heartbeats;
+mod lost_calls;
 mod message;
 mod once;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(super) use events::{
     ClaimAnswer, ClaimOrder, FoundRun, KeptPlace, KeptResult, OnceTools, PostReply, RelayEffect, RelayEvent,
     RelaySettings, RunClaim, RunHash, RunNumber, WithdrawReply,
 };
+pub(super) use message::RpcId;
 pub(super) use outcome::ToolOutcome;
 pub(super) use state::CallRelay;
 
@@ -38,6 +40,7 @@ impl CallRelay {
             RelayEvent::AllWritten => self.take_all_written(),
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
+            RelayEvent::CallLost(id, line) => self.lose_call(&id, line),
             RelayEvent::ServerGone => self.lose_server(),
             RelayEvent::Tick => self.take_tick(),
             RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),

@@ -104,7 +104,7 @@ impl ToolOutcome {
     }
 
     /// Returns the line that gives this end to a request.
-    pub(super) fn answer_line(&self, id: &RpcId) -> Bytes {
+    pub(in crate::cli::mcp) fn answer_line(&self, id: &RpcId) -> Bytes {
         let name = if self.is_failure { "error" } else { "result" };
         write_line(id, name, &self.body)
     }
