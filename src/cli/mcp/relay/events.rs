@@ -208,6 +208,8 @@ pub(in crate::cli::mcp) enum RelayEffect {
     Mark(RunHash, String, Option<String>),
     Unmark(RunHash),
     Keep(RunHash, KeptResult),
-    /// Remove a kept result.
-    Forget(RunHash),
+    /// Remove the kept result of a call.
+    Forget(RunHash, Option<String>),
+    /// Stop posting the result of a run: it goes elsewhere.
+    StopPost(RunNumber),
 }

@@ -4,6 +4,8 @@ mod client_side;
 mod early_answers;
 mod events;
 mod heartbeats;
+#[cfg(test)]
+mod join_tests;
 mod lost_calls;
 mod message;
 mod once;
@@ -21,7 +23,7 @@ pub(super) use events::{
     RelaySettings, RunClaim, RunHash, RunNumber, WithdrawReply,
 };
 pub(super) use message::RpcId;
-pub(super) use outcome::ToolOutcome;
+pub(super) use outcome::{RESULT_BYTES_MAX, ToolOutcome};
 pub(super) use state::CallRelay;
 
 use std::time::Duration;
@@ -34,7 +36,10 @@ impl CallRelay {
             RelayEvent::ClientLine(line) => self.take_client_line(line),
             RelayEvent::ClientPiece(_) if self.holds_long_line() => {}
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
-            RelayEvent::InputEnded => self.post_unread(),
+            RelayEvent::InputEnded => {
+                self.is_input_ended = true;
+                self.post_unread();
+            }
             RelayEvent::ClientGone => self.lose_client(),
             RelayEvent::Unwritten(line) => self.take_unwritten(&line),
             RelayEvent::AllWritten => self.take_all_written(),

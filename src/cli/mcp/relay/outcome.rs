@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Largest kept result, in bytes. A post of a larger one would be refused.
-const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024 - 1024;
+pub(in crate::cli::mcp) const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024 - 1024;
 /// The result of a run whose server has ended.
 const SERVER_ENDED: &str = "the MCP server ended before it answered; the outcome is unknown";
 /// The result of a run that can be finished only by its client.

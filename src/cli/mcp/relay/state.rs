@@ -29,6 +29,7 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) looked_at: Duration,
     /// The name of the client's program.
     pub(super) client: String,
+    pub(super) is_input_ended: bool,
     pub(super) is_client_gone: bool,
     /// Requests of the client for the list of tools.
     pub(super) lists: BTreeSet<RpcId>,
@@ -178,8 +179,9 @@ impl ToolRun {
     /// Returns the number of calls that it is watched for.
     pub(super) const fn watched(&self) -> usize {
         let own = match self.stage {
-            RunStage::Claiming(_) => 0,
-            RunStage::Running | RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
+            // A server need not answer what was stopped.
+            RunStage::Claiming(_) | RunStage::Stopped => 0,
+            RunStage::Running | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
         };
         self.waiters.len().saturating_add(own)
     }
@@ -207,11 +209,13 @@ impl ToolRun {
         }
     }
 
-    /// Forgets a request that joined it. Its conversation gets the result.
+    /// Forgets a request that joined it. Its conversation gets the result, unless that has ended and is another's.
     pub(super) fn drop_waiter(&mut self, place: usize) {
         if place < self.waiters.len() {
             let waiter = self.waiters.remove(place);
-            self.call_id = waiter.request.call_id.or_else(|| self.call_id.take());
+            if self.is_open() {
+                self.call_id = waiter.request.call_id.or_else(|| self.call_id.take());
+            }
         }
     }
 }
@@ -243,6 +247,13 @@ impl CallRelay {
             RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => false,
         };
         self.runs.values().any(goes_on)
+    }
+
+    /// Removes the mark of a run, unless another run of the same input needs it.
+    pub(super) fn unmark(&mut self, hash: RunHash) {
+        if !self.runs.values().any(|run| run.hash == hash && run.is_detached()) {
+            self.effects.push(RelayEffect::Unmark(hash));
+        }
     }
 
     pub(super) fn add_run(&mut self, run: ToolRun) -> RunNumber {
