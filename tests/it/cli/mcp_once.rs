@@ -392,28 +392,33 @@ async fn the_model_reads_why_a_tool_did_not_run() {
             false,
         ),
     ];
-    for (status, body, wanted, is_error) in rows {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut stage = stage_at(state::directory());
-        stage.url.clone_from(&url);
-        stage.open_gate();
-        let answering = tokio::spawn(answer_claims(
-            listener,
-            format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
-        ));
-        let mut client = wrap_with(&stage, ONCE, Some("token of tools"));
-        greet(&mut client).await;
-        client.call(1, Some("toolu_1")).await;
-        let line = client.line().await;
-        let wanted = format!("[antiphon: {}]", wanted.replace("{URL}", &url));
-        assert_eq!(line["result"]["content"][0]["text"], wanted, "{status} {body}");
-        assert_eq!(line["result"]["isError"] == true, *is_error, "{status} {body}");
-        assert_eq!(line.as_object().unwrap().len(), 3, "{line}");
-        assert_eq!(stage.count("runs"), 0, "{status} {body}");
-        client.leave().await;
-        answering.abort();
+    for row in rows {
+        reads_refusal(row).await;
     }
+}
+
+/// Checks what the model reads after the answer of a row.
+async fn reads_refusal((status, body, wanted, is_error): &(u16, String, &str, bool)) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut stage = stage_at(state::directory());
+    stage.url.clone_from(&url);
+    stage.open_gate();
+    let answering = tokio::spawn(answer_claims(
+        listener,
+        format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
+    ));
+    let mut client = wrap_with(&stage, ONCE, Some("token of tools"));
+    greet(&mut client).await;
+    client.call(1, Some("toolu_1")).await;
+    let line = client.line().await;
+    let wanted = format!("[antiphon: {}]", wanted.replace("{URL}", &url));
+    assert_eq!(line["result"]["content"][0]["text"], wanted, "{status} {body}");
+    assert_eq!(line["result"]["isError"] == true, *is_error, "{status} {body}");
+    assert_eq!(line.as_object().unwrap().len(), 3, "{line}");
+    assert_eq!(stage.count("runs"), 0, "{status} {body}");
+    client.leave().await;
+    answering.abort();
 }
 
 /// A claim is kept alive while its tool runs, and a report that was lost is sent again. The proxy is scripted.

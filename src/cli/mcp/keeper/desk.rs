@@ -86,7 +86,7 @@ impl Desk {
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
             once: OnceTools::of_names(&args.once),
-            server_name: server_name(&args.server),
+            server_name: server_name(args),
         };
         Self {
             relay: CallRelay::new(settings),
