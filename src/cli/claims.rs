@@ -15,8 +15,8 @@ use crate::{clock, printable::printable_text};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which a run counts as gone whose heartbeats stop.
 pub(super) const LEASE: &str = "2m";
-/// The time between two heartbeats: a part of the lease.
-pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+/// The time between two heartbeats: a quarter of the lease, as long as that is plausible. Clocks of two machines differ.
+const HEARTBEAT_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// The pauses between the tries to report the end of a run.
 pub(super) const REPORT_PAUSES: [Duration; 5] = [
     Duration::from_millis(500),
@@ -91,6 +91,8 @@ pub(super) struct ReportFault {
 pub(super) struct HeldClaim {
     intent: String,
     claim: String,
+    /// The time between two heartbeats.
+    pub(super) heartbeat_interval: Duration,
     /// The key for the systems behind it.
     pub(super) idempotency_key: String,
 }
@@ -115,7 +117,7 @@ impl Claims {
     /// Extends a claim again and again. Returns once the proxy has granted another one.
     pub(super) async fn send_heartbeats(&self, held: &HeldClaim) {
         loop {
-            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            tokio::time::sleep(held.heartbeat_interval).await;
             if self.is_superseded(held).await {
                 return;
             }
@@ -225,6 +227,7 @@ fn read_answer(answer: &Value) -> Option<ClaimReply> {
         return Some(ClaimReply::Granted(HeldClaim {
             intent: text("intent")?,
             claim,
+            heartbeat_interval: heartbeat_interval(answer["lease_until"].as_u64()),
             idempotency_key: text("idempotency_key")?,
         }));
     }
@@ -233,6 +236,14 @@ fn read_answer(answer: &Value) -> Option<ClaimReply> {
         failed: answer["state"] == "failed",
         at: answer["settled_at"].as_u64()?,
     })
+}
+
+/// Returns the time between two heartbeats of a claim with this end.
+fn heartbeat_interval(lease_until: Option<u64>) -> Duration {
+    let (shortest, longest) = HEARTBEAT_INTERVALS;
+    let until = lease_until.map_or(Duration::MAX, Duration::from_secs);
+    let lease = until.saturating_sub(clock::unix_time());
+    lease.checked_div(4).unwrap_or(longest).clamp(shortest, longest)
 }
 
 /// Reads a refusal.

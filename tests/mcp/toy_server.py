@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""A server of the Model Context Protocol with one tool, for clients that look whether it answers."""
+"""A server of the Model Context Protocol with one tool, which answers at once.
+
+With `--gate FOLDER` it notes each run in the file `runs` of that folder, and answers once the file `gate` is there.
+"""
 
 import json
 import sys
+import time
+from pathlib import Path
 
+GATE = Path(sys.argv[2]) if sys.argv[1:2] == ["--gate"] else None
 TOOL = {"name": "render", "description": "Renders.", "inputSchema": {"type": "object", "properties": {}}}
 
 
@@ -19,6 +25,12 @@ def result_of(request):
         }
     if method == "tools/list":
         return {"tools": [TOOL]}
+    if method == "tools/call" and GATE:
+        with (GATE / "runs").open("a", encoding="utf-8") as runs:
+            runs.write("run\n")
+        while not (GATE / "gate").exists():
+            time.sleep(0.02)
+        return {"content": [{"type": "text", "text": "The film is ready: merganser."}]}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": "done"}]}
     return {} if method == "ping" else None

@@ -20,12 +20,17 @@ USAGE = {"input_tokens": 5, "output_tokens": 5}
 
 @dataclass
 class Provider:
-    """The script by place: each step is a list of blocks, `{"text"}`, `{"thinking"}` or `{"id", "name", "input"}`."""
+    """The script by place: each step is a list of blocks, `{"text"}`, `{"thinking"}` or `{"id", "name", "input"}`.
+
+    A call in Responses may have a `namespace`, too.
+    """
 
     script: dict
     strict: bool = True
     requests: list = field(default_factory=list)
     refusals: list = field(default_factory=list)
+    # The steps that were given as answers.
+    played: list = field(default_factory=list)
     url: str = ""
 
     def turns(self):
@@ -104,6 +109,8 @@ def responses_item(block, number):
         item = {"type": "reasoning", "id": f"rs_fixture{number}", "summary": []}
         return item | {"encrypted_content": block["signature"]}
     call = {"type": "function_call", "id": f"fc_fixture{number}", "call_id": block["id"], "name": block["name"]}
+    if "namespace" in block:
+        call["namespace"] = block["namespace"]
     return call | {"arguments": json.dumps(block["input"]), "status": "completed"}
 
 
@@ -145,6 +152,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         number = len(provider.requests)
         blocks, model = provider.step(body), body.get("model", "")
+        provider.played.append(blocks)
         if not is_responses and body.get("thinking", {}).get("type") not in ("enabled", "adaptive"):
             blocks = [block for block in blocks if "thinking" not in block]
         data = (responses_stream if is_responses else anthropic_stream)(blocks, model, number)

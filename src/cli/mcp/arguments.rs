@@ -25,12 +25,17 @@ A tool named with --once runs once for the same input, also over sessions: the
 same call gets the stored result. It does not run without the proxy, which keeps
 its ledger on the disk. See `antiphon once --help` for the windows.
 
+A server with streamable HTTP has a URL in place of a command, and any headers:
+  antiphon mcp --url https://mcp.example/mcp --header 'Authorization=Bearer ${TOKEN}'
+There is no OAuth: for a server that wants a login, put mcp-remote behind `--`.
+
 ANTIPHON_URL and ANTIPHON_SERVICE_TOKEN name another proxy than that of this
 machine. The server does not get the tokens of Antiphon.
 
 A server named `ps`, `stop`, `wrap` or `unwrap` stands behind `--` like any other.
 
-Exit codes: that of the server; 127 if it cannot be run, 2 for wrong usage.";
+Exit codes: that of the server, 0 at the end of one with a URL; 127 if it cannot be
+run, 2 for wrong usage.";
 
 /// Longest time of a flag.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -93,6 +98,13 @@ pub(super) struct WrapperArgs {
     /// Time that a run goes on without a client
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_time)]
     pub(super) linger: Duration,
+    /// URL of a server with streamable HTTP, in place of a command
+    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    pub(super) url: Option<String>,
+    /// Header of every request to that URL. `${NAME}` in the value is the variable, and `@FILE` is the text of the file,
+    /// which is read again for each request. A value that stands here as it is can be seen in the list of processes
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) header: Vec<String>,
     /// Command of the server, with its arguments
     #[arg(value_name = "SERVER", last = true)]
     pub(super) server: Vec<OsString>,

@@ -99,7 +99,8 @@ async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<bool, ()> {
     match client.post(&call_path(call_id, "heartbeat"), String::new()).await {
         Ok(ApiReply::Done(_)) => Ok(true),
         Ok(ApiReply::Refused(refusal)) if refusal.is_temporary() => Err(()),
-        Ok(ApiReply::Refused(refusal)) => Ok(refusal.status != StatusCode::NOT_FOUND),
+        // A call that has its result is known, too. Any other refusal is one of somebody who knows nothing of it.
+        Ok(ApiReply::Refused(refusal)) => Ok(refusal.status == StatusCode::CONFLICT),
         Err(_) => Err(()),
     }
 }

@@ -10,6 +10,8 @@ mod call_ledger;
 #[cfg(unix)]
 mod front;
 #[cfg(unix)]
+mod http_target;
+#[cfg(unix)]
 mod keeper;
 #[cfg(unix)]
 mod keeper_list;
@@ -48,9 +50,9 @@ fn run_wrapper(args: &Args) -> anyhow::Result<ExitCode> {
         Some(McpCommand::Ps) => keeper_list::list_runs(),
         Some(McpCommand::Stop { id }) => keeper_list::stop_runs(id.as_deref()),
         Some(McpCommand::Keep { front, wrapper }) => keeper::run(*front, wrapper),
-        None if args.wrapper.server.is_empty() => {
-            Ok(refuse("the server is missing: antiphon mcp [FLAGS] -- SERVER ARGS…"))
-        }
+        None if args.wrapper.server.is_empty() && args.wrapper.url.is_none() => Ok(refuse(
+            "the server is missing: antiphon mcp [FLAGS] -- SERVER ARGS…, or antiphon mcp [FLAGS] --url URL",
+        )),
         _ => front::run(),
     }
 }

@@ -13,11 +13,8 @@ use super::{
 use crate::{
     auth::Secret,
     cli::{
-        claims::{
-            ClaimReply, Claims, HEARTBEAT_INTERVAL, HeldClaim, LEASE, NoClaim, REPORT_PAUSES, RunReport,
-            describe_earlier,
-        },
-        result::tool_runner,
+        claims::{ClaimReply, Claims, HeldClaim, LEASE, NoClaim, REPORT_PAUSES, RunReport, describe_earlier},
+        result::service_access,
         sealing::SealingKey,
     },
     digest::keyed_digest_of,
@@ -44,7 +41,7 @@ const UNKNOWN_TOKEN: &str = "ANTIPHON_SERVICE_TOKEN must be that of one of [serv
 
 /// What the claims of one wrapper share.
 #[derive(Clone, Debug)]
-struct ClaimTerms {
+struct ServerTerms {
     tiers: BTreeMap<String, Tier>,
     /// The hash that tells this server from others of the same name.
     server: RunHash,
@@ -54,7 +51,7 @@ struct ClaimTerms {
 
 /// The claims of one wrapper.
 pub(super) struct RunClaims {
-    terms: ClaimTerms,
+    terms: ServerTerms,
     orders: BTreeMap<RunNumber, UnboundedSender<ClaimOrder>>,
 }
 
@@ -69,7 +66,7 @@ struct GrantedRun {
 impl RunClaims {
     /// Creates the claims of a server.
     pub(super) const fn new(tiers: BTreeMap<String, Tier>, server: RunHash, user: Option<String>) -> Self {
-        let terms = ClaimTerms { tiers, server, user };
+        let terms = ServerTerms { tiers, server, user };
         Self {
             terms,
             orders: BTreeMap::new(),
@@ -113,7 +110,7 @@ impl RunClaims {
     }
 }
 
-impl ClaimTerms {
+impl ServerTerms {
     /// Claims a run. The error is the answer if it is not granted.
     async fn claim(&self, run: &RunClaim) -> Result<GrantedRun, ClaimAnswer> {
         let name = printable_text(&run.tool);
@@ -127,7 +124,7 @@ impl ClaimTerms {
             }
         };
         // Found anew for each claim: either may change while a server runs.
-        let access = tool_runner(&CONFIGURED, None).map_err(|error| refused(&NoClaim::from(error)))?;
+        let access = service_access(&CONFIGURED, None).map_err(|error| refused(&NoClaim::from(error)))?;
         let body = self.claim_body(run, &access.token, access.is_user);
         let body = body.map_err(|none| refused(&none))?;
         let results = SealingKey::of_token(RESULT_KEY, &access.token);
@@ -199,8 +196,8 @@ impl GrantedRun {
                     ClaimOrder::Lost => return None,
                     order => break order,
                 },
-                () = tokio::time::sleep(HEARTBEAT_INTERVAL), if is_kept => {
-                    let claims = tool_runner(&CONFIGURED, None).map(|access| Claims::new(access.client));
+                () = tokio::time::sleep(self.held.heartbeat_interval), if is_kept => {
+                    let claims = service_access(&CONFIGURED, None).map(|access| Claims::new(access.client));
                     // The report of the end says if another claim was granted.
                     if let Ok(claims) = claims {
                         is_kept = !claims.is_superseded(&self.held).await;
@@ -227,7 +224,7 @@ impl GrantedRun {
     async fn report(&self, report: RunReport<'_>) -> Result<(), String> {
         let mut pauses = REPORT_PAUSES.into_iter();
         loop {
-            if let Ok(access) = tool_runner(&CONFIGURED, None) {
+            if let Ok(access) = service_access(&CONFIGURED, None) {
                 match Claims::new(access.client).try_report(&self.held, report).await {
                     Ok(()) => return Ok(()),
                     Err(fault) if fault.is_final => return Err(fault.cause),

@@ -10,12 +10,13 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use super::relay::{FoundRun, KeptPlace, KeptResult, RunHash, ToolOutcome};
+use super::relay::{FoundRun, KeptPlace, KeptResult, RESULT_BYTES_MAX, RunHash, ToolOutcome};
 use crate::{
     auth::Secret, cli::sealing::SealingKey, clock, digest::keyed_digest_of, local_token::open_local_token,
     upstream::random_bytes,
@@ -30,16 +31,26 @@ const KEY_FILE: &str = "key";
 /// The endings of marks and of kept results.
 const MARK_ENDING: &str = "run";
 const KEPT_ENDING: &str = "json";
+/// Letters of a file's name that tell a call from others with the same input.
+const CALL_LETTERS: usize = 16;
 /// Most kept results.
 const KEPT_MAX: usize = 64;
+/// Most results that wait for their proxy. The oldest gives way to one more.
+const DUE_MAX: usize = 256;
+/// Tries to lock a mark that others look at.
+const LOCK_TRIES: usize = 64;
 /// Most marks that are listed.
 const MARKS_MAX: usize = 4096;
-/// Largest file that is read, in bytes: a result of 8 MiB, encrypted and written in base64.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Largest file that is read, in bytes: a result of 8 MiB, each byte of which may be escaped, in base64.
+const FILE_BYTES_MAX: u64 = 24 * 1024 * 1024;
+const _: () = assert!(FILE_BYTES_MAX > 2 * RESULT_BYTES_MAX as u64 / 3 * 4);
 /// The time in which a retry gets a kept result.
 const RETRY_TIME: Duration = Duration::from_secs(60 * 60);
 /// The time in which a result is posted: the default of `ledger.ttl`.
 const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The run and the call of a kept result.
+type KeptKey = (RunHash, Option<String>);
 
 /// The folder, or the memory of this process where there is none.
 pub(super) struct RunFolder {
@@ -47,7 +58,7 @@ pub(super) struct RunFolder {
     /// The marks of this process, with their locks.
     marks: BTreeMap<RunHash, File>,
     /// Results that are kept without a folder.
-    in_memory: BTreeMap<RunHash, KeptResult>,
+    in_memory: BTreeMap<KeptKey, KeptResult>,
 }
 
 struct FolderPlace {
@@ -110,18 +121,27 @@ impl RunFolder {
         let Some(place) = &self.place else {
             return Ok(false);
         };
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(place.path_of(&hash, MARK_ENDING))?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => return Ok(false),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Ok(()) => {}
+        let path = place.path_of(&hash, MARK_ENDING);
+        for _ in 0..LOCK_TRIES {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let mut file = options.open(&path)?;
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if self.marks.contains_key(&hash) => return Ok(false),
+                // Somebody may only be looking at it.
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+                Err(TryLockError::Error(error)) => return Err(error),
+                // Somebody may have removed it in between, as the mark of an ended process.
+                Ok(()) if is_at(&file, &path) => {
+                    file.set_len(0)?;
+                    file.write_all(text.as_bytes())?;
+                    self.marks.insert(hash, file);
+                    return Ok(true);
+                }
+                Ok(()) => {}
+            }
         }
-        file.set_len(0)?;
-        file.write_all(text.as_bytes())?;
-        self.marks.insert(hash, file);
-        Ok(true)
+        Ok(false)
     }
 
     /// Removes a mark of this process.
@@ -135,18 +155,19 @@ impl RunFolder {
     /// Keeps a result. One that was posted stays as it is if somebody has taken it meanwhile.
     pub(super) fn keep(&mut self, hash: RunHash, kept: KeptResult) -> io::Result<()> {
         let Some(place) = &self.place else {
-            if self.in_memory.len() < KEPT_MAX || self.in_memory.contains_key(&hash) {
-                self.in_memory.insert(hash, kept);
+            let key = (hash, kept.call_id.clone());
+            if self.in_memory.len() < KEPT_MAX || self.in_memory.contains_key(&key) {
+                self.in_memory.insert(key, kept);
                 return Ok(());
             }
             return Err(io::Error::other("there are 64 kept results already"));
         };
-        let path = place.path_of(&hash, KEPT_ENDING);
+        let path = place.kept_path(&hash, kept.call_id.as_deref());
         if kept.place == KeptPlace::Posted && !path.exists() {
             return Ok(());
         }
         if !path.exists() {
-            place.make_room();
+            place.make_room(kept.place);
         }
         let text = place.write_kept(&hash, &kept)?;
         let draft = path.with_extension(format!("draft-{}", std::process::id()));
@@ -154,11 +175,11 @@ impl RunFolder {
         fs::rename(&draft, &path)
     }
 
-    /// Removes a kept result.
-    pub(super) fn forget(&mut self, hash: &RunHash) {
-        self.in_memory.remove(hash);
+    /// Removes the kept result of a call.
+    pub(super) fn forget(&mut self, hash: &RunHash, call_id: Option<&str>) {
+        self.in_memory.remove(&(*hash, call_id.map(str::to_owned)));
         if let Some(place) = &self.place {
-            drop(fs::remove_file(place.path_of(hash, KEPT_ENDING)));
+            drop(fs::remove_file(place.kept_path(hash, call_id)));
         }
     }
 
@@ -167,21 +188,25 @@ impl RunFolder {
         self.place.as_ref().map(|place| place.user.clone())
     }
 
-    /// Returns the file of a kept result. `None` without a folder.
-    pub(super) fn kept_path(&self, hash: &RunHash) -> Option<PathBuf> {
-        self.place.as_ref().map(|place| place.path_of(hash, KEPT_ENDING))
+    /// Returns the file of a kept result. `None` if there is none.
+    pub(super) fn kept_path(&self, hash: &RunHash, call_id: Option<&str>) -> Option<PathBuf> {
+        let path = self.place.as_ref()?.kept_path(hash, call_id);
+        path.exists().then_some(path)
     }
 
     /// Looks for a run of another process, and takes its result if it has ended.
     pub(super) fn look(&mut self, hash: &RunHash) -> FoundRun {
         let Some(place) = &self.place else {
-            return self.in_memory.remove(hash).map_or(FoundRun::Nothing, FoundRun::Kept);
+            let key = self.in_memory.keys().find(|(of, _)| of == hash).cloned();
+            let kept = key.and_then(|key| self.in_memory.remove(&key));
+            return kept.map_or(FoundRun::Nothing, FoundRun::Kept);
         };
         // The mark goes after the result has come, so it is read first.
         if is_locked(&place.path_of(hash, MARK_ENDING)) && !self.marks.contains_key(hash) {
             return FoundRun::Running;
         }
-        let taken = place.take_kept(&place.path_of(hash, KEPT_ENDING));
+        let mut kept = place.list_kept_of(hash).into_iter();
+        let taken = kept.find_map(|path| place.take_kept(&path));
         taken.map_or(FoundRun::Nothing, |(_, kept)| FoundRun::Kept(kept))
     }
 
@@ -281,13 +306,40 @@ impl FolderPlace {
         self.path.join(format!("{}.{ending}", self.name_of(hash)))
     }
 
+    /// Returns the file of a call's result. Two runs of one input may have one each.
+    fn kept_path(&self, hash: &RunHash, call_id: Option<&str>) -> PathBuf {
+        let call = keyed_digest_of(&self.names, [&hash[..], call_id.unwrap_or_default().as_bytes()]);
+        let call = blake3::Hash::from_bytes(call).to_hex();
+        let call = call.get(..CALL_LETTERS).unwrap_or_default();
+        self.path.join(format!("{}-{call}.{KEPT_ENDING}", self.name_of(hash)))
+    }
+
+    /// Lists the results of an input that a retry may get.
+    fn list_kept_of(&self, hash: &RunHash) -> Vec<PathBuf> {
+        let (name, now) = (self.name_of(hash), clock::unix_time());
+        let is_of = |path: &PathBuf| {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            stem.starts_with(&name)
+        };
+        // One that waits for its proxy is older perhaps, and the tool would have another result by now.
+        let is_fresh = |path: &PathBuf| {
+            let at = read_document(path).and_then(|document| document["at"].as_u64());
+            at.is_some_and(|at| now.saturating_sub(Duration::from_secs(at)) <= RETRY_TIME)
+        };
+        let mut files = list_files(&self.path, KEPT_ENDING);
+        files.retain(|path| is_of(path) && is_fresh(path));
+        files
+    }
+
     fn write_kept(&self, hash: &RunHash, kept: &KeptResult) -> io::Result<String> {
         let inside = json!({
             "hash": blake3::Hash::from_bytes(*hash).to_hex().as_str(),
             "is_failure": kept.outcome.is_failure,
             "body": kept.outcome.body,
         });
-        let sealed = self.results.seal(inside.to_string().into_bytes(), &self.name_of(hash));
+        let path = self.kept_path(hash, kept.call_id.as_deref());
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let sealed = self.results.seal(inside.to_string().into_bytes(), &name);
         let sealed = sealed.ok_or_else(|| io::Error::other("the system has no random bytes"))?;
         let document = json!({
             "at": clock::unix_time().as_secs(),
@@ -330,16 +382,18 @@ impl FolderPlace {
         Some((*hash.as_bytes(), kept))
     }
 
-    /// Removes the oldest results that need no post, until there is room for one more.
-    fn make_room(&self) {
+    /// Removes the oldest results that wait for the same, until there is room for one more.
+    fn make_room(&self, place: KeptPlace) {
+        let is_due = |place| place == KeptPlace::Due;
         let mut kept: Vec<(u64, PathBuf)> = list_files(&self.path, KEPT_ENDING)
             .into_iter()
             .map(|path| (read_document(&path).unwrap_or_default(), path))
-            .filter(|(document, _)| named_place(document) != KeptPlace::Due)
+            .filter(|(document, _)| is_due(named_place(document)) == is_due(place))
             .map(|(document, path)| (document["at"].as_u64().unwrap_or_default(), path))
             .collect();
         kept.sort_unstable();
-        let surplus = kept.len().saturating_add(1).saturating_sub(KEPT_MAX);
+        let most = if is_due(place) { DUE_MAX } else { KEPT_MAX };
+        let surplus = kept.len().saturating_add(1).saturating_sub(most);
         for (_, path) in kept.into_iter().take(surplus) {
             drop(fs::remove_file(path));
         }
@@ -386,17 +440,23 @@ fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return false;
     };
-    match file.try_lock() {
+    // Shared, so that of two who look neither takes the other for the owner.
+    match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => return true,
         Err(TryLockError::Error(_)) => return false,
         Ok(()) => {}
     }
     // Another process may have made a new mark in its place.
-    let number = |found: io::Result<fs::Metadata>| found.map(|file| (file.dev(), file.ino())).ok();
-    if number(file.metadata()) == number(fs::metadata(path)) {
+    if is_at(&file, path) {
         drop(fs::remove_file(path));
     }
     false
+}
+
+/// Returns `true` if a path still names this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |found: io::Result<fs::Metadata>| found.map(|file| (file.dev(), file.ino())).ok();
+    number(file.metadata()).is_some_and(|found| Some(found) == number(fs::metadata(path)))
 }
 
 fn read_document(path: &Path) -> Option<Value> {
@@ -421,4 +481,97 @@ fn list_files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 fn list_all(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const HASH: RunHash = [7; 32];
+
+    fn folder_at(path: &Path) -> RunFolder {
+        RunFolder::open(path).unwrap()
+    }
+
+    fn kept(call_id: Option<&str>, place: KeptPlace, body: &str) -> KeptResult {
+        KeptResult {
+            tool: "render".to_owned(),
+            call_id: call_id.map(str::to_owned),
+            place,
+            outcome: ToolOutcome {
+                is_failure: false,
+                body: body.to_owned(),
+            },
+        }
+    }
+
+    /// Two calls with one input have a result each, and a retry gets one of them.
+    #[test]
+    fn two_results_of_one_input_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        for mut folder in [folder_at(place.path()), RunFolder::in_memory()] {
+            for id in ["a", "b"] {
+                folder.keep(HASH, kept(Some(id), KeptPlace::Due, id)).unwrap();
+            }
+            folder.forget(&HASH, Some("a"));
+            let FoundRun::Kept(found) = folder.look(&HASH) else {
+                panic!("both are gone");
+            };
+            assert_eq!(found.call_id.as_deref(), Some("b"));
+            assert!(matches!(folder.look(&HASH), FoundRun::Nothing));
+        }
+    }
+
+    /// A result that waits for its proxy for long is no answer to a new call, and still waits.
+    #[test]
+    fn an_old_result_is_no_answer_to_a_new_call() {
+        let place = tempfile::tempdir().unwrap();
+        let mut folder = folder_at(place.path());
+        folder.keep(HASH, kept(Some("a"), KeptPlace::Due, "{}")).unwrap();
+        let path = folder.list_kept().remove(0);
+        let mut document = read_document(&path).unwrap();
+        document["at"] = (clock::unix_time().as_secs() - 2 * 3600).into();
+        write_private(&path, &document.to_string()).unwrap();
+        assert!(matches!(folder.look(&HASH), FoundRun::Nothing));
+        assert!(folder_at(place.path()).lock_left_over(&path).is_some());
+    }
+
+    /// Of results that wait for their proxy the newest are kept.
+    #[test]
+    fn results_that_wait_are_bounded() {
+        let place = tempfile::tempdir().unwrap();
+        let mut folder = folder_at(place.path());
+        for number in 0..DUE_MAX + 9 {
+            let id = format!("call {number}");
+            folder.keep(HASH, kept(Some(&id), KeptPlace::Due, "{}")).unwrap();
+        }
+        assert_eq!(folder.list_kept().len(), DUE_MAX);
+    }
+
+    /// Whoever looks at marks meanwhile, a mark that was made is seen, and one of an ended process is not.
+    #[test]
+    fn a_mark_is_seen_whoever_looks_at_it() {
+        let place = tempfile::tempdir().unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let folder = folder_at(place.path());
+                    while !is_over.load(Ordering::Relaxed) {
+                        drop(folder.list_marks());
+                    }
+                });
+            }
+            let (mut owner, mut other) = (folder_at(place.path()), folder_at(place.path()));
+            for _ in 0..200 {
+                owner.mark(HASH, "render", None);
+                assert!(matches!(other.look(&HASH), FoundRun::Running));
+                owner.unmark(&HASH);
+                assert!(matches!(other.look(&HASH), FoundRun::Nothing));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }

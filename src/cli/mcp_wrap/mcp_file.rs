@@ -104,7 +104,8 @@ impl McpFile {
             drop(fs::remove_file(&unfinished));
         }
         replaced?;
-        sync_folder(&self.target)?;
+        // An error means that a loss of power may bring the old text back, which is whole, too.
+        drop(sync_folder(&self.target));
         Ok(())
     }
 

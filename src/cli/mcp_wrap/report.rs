@@ -55,7 +55,7 @@ fn reason(server: &ServerChange, kind: ChangeKind) -> Option<String> {
         }
         (EntryFate::NoServer, _) => "has no command of a server behind --: change it by hand",
         (EntryFate::Unusable(LaunchFault::Remote), _) => {
-            "is left alone, since it has a URL: wrap a local program that connects to it, such as mcp-remote"
+            "is left alone, since it has a URL: write `antiphon mcp --url URL` by hand, or wrap mcp-remote"
         }
         (EntryFate::Unusable(LaunchFault::NoObject), _) => "is left alone: its entry is no object",
         (EntryFate::Unusable(LaunchFault::NoCommand), _) => "is left alone: it has no command",

@@ -22,11 +22,11 @@ const CALLER_KEY: SecretPlace = SecretPlace {
 
 /// Returns the client of a tool service, which is the service of this machine if no token is given.
 pub(in crate::cli) fn service_client(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ApiClient, ClientError> {
-    Ok(tool_runner(proxy, token_file)?.client)
+    Ok(service_access(proxy, token_file)?.client)
 }
 
-/// One who runs tools, with the way to its proxy.
-pub(in crate::cli) struct ToolRunner {
+/// The way to a proxy for one who runs tools.
+pub(in crate::cli) struct ToolAccess {
     pub(in crate::cli) client: ApiClient,
     pub(in crate::cli) token: Secret,
     /// The token is that of this machine's proxy, which counts as its user in claims.
@@ -34,7 +34,7 @@ pub(in crate::cli) struct ToolRunner {
 }
 
 /// Finds the proxy with the token of a service, else that of this machine.
-pub(in crate::cli) fn tool_runner(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ToolRunner, ClientError> {
+pub(in crate::cli) fn service_access(proxy: &ProxyFlags, token_file: Option<&Path>) -> Result<ToolAccess, ClientError> {
     let url = ApiUrl::of_proxy(proxy)?;
     let given = SERVICE_TOKEN.read_optional(token_file)?;
     let is_user = given.is_none();
@@ -43,7 +43,7 @@ pub(in crate::cli) fn tool_runner(proxy: &ProxyFlags, token_file: Option<&Path>)
         None => SERVICE_TOKEN.read_or_local(None, &url, "the token of a service")?,
     };
     let headers = HeaderMap::from_iter([(AUTHORIZATION, SERVICE_TOKEN.bearer_value(&token)?)]);
-    Ok(ToolRunner {
+    Ok(ToolAccess {
         client: ApiClient::new(url, headers)?,
         token,
         is_user,

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 
 pub(super) use arguments::{AFTER_HELP, Args};
-pub(super) use credentials::{service_client, tool_runner};
+pub(super) use credentials::{service_access, service_client};
 pub(super) use requests::call_path;
 
 use crate::{

@@ -1,5 +1,8 @@
 //! `antiphon mcp` with the real binary, a toy server, a real proxy and a provider that judges strictly.
 
+mod toy_server;
+mod url;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -645,6 +648,30 @@ async fn a_proxy_posts_what_a_killed_keeper_has_left() {
     conversation.process = conversation.install.start().await;
     conversation.says("and?", Reply::Text("fine".to_owned())).await;
     assert_eq!((conversation.films(), stage.files("run")), (1, 0));
+}
+
+/// The folder is removed while the tool runs, so nothing can be kept. The result waits in memory for the proxy.
+#[tokio::test]
+async fn a_result_that_cannot_be_kept_is_posted() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::new("");
+    stage.configure(&conversation.process);
+    let mut client = stage.wrap(&[]);
+    conversation.calls(IDS[0]).await;
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    conversation.process.kill();
+    fs::remove_dir_all(stage.folder.join("antiphon/mcp")).unwrap();
+    client.cancel(1, "timeout").await;
+    client.sync(2).await;
+    stage.open_gate();
+    // Its end is seen before the next line.
+    client.sync(3).await;
+    conversation.process = conversation.install.start().await;
+    stage.configure(&conversation.process);
+    conversation.await_outstanding(1).await;
+    client.die().await;
+    stage.await_no_process().await;
 }
 
 /// A bound in number: of 64 servers that go on without their clients, one more is ended with its client.

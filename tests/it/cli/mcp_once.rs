@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::auth::TokenHash;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
@@ -392,39 +392,195 @@ async fn the_model_reads_why_a_tool_did_not_run() {
             false,
         ),
     ];
-    for (status, body, wanted, is_error) in rows {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut stage = stage_at(state::directory());
-        stage.url.clone_from(&url);
-        stage.open_gate();
-        let answering = tokio::spawn(answer_claims(
-            listener,
-            format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
-        ));
-        let mut client = wrap_with(&stage, ONCE, Some("token of tools"));
+    for row in rows {
+        reads_refusal(row).await;
+    }
+}
+
+/// Checks what the model reads after the answer of a row.
+async fn reads_refusal((status, body, wanted, is_error): &(u16, String, &str, bool)) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut stage = stage_at(state::directory());
+    stage.url.clone_from(&url);
+    stage.open_gate();
+    let answering = tokio::spawn(answer_claims(
+        listener,
+        format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
+    ));
+    let mut client = wrap_with(&stage, ONCE, Some("token of tools"));
+    greet(&mut client).await;
+    client.call(1, Some("toolu_1")).await;
+    let line = client.line().await;
+    let wanted = format!("[antiphon: {}]", wanted.replace("{URL}", &url));
+    assert_eq!(line["result"]["content"][0]["text"], wanted, "{status} {body}");
+    assert_eq!(line["result"]["isError"] == true, *is_error, "{status} {body}");
+    assert_eq!(line.as_object().unwrap().len(), 3, "{line}");
+    assert_eq!(stage.count("runs"), 0, "{status} {body}");
+    client.leave().await;
+    answering.abort();
+}
+
+/// A claim is kept alive while its tool runs, and a report that was lost is sent again. The proxy is scripted.
+#[tokio::test]
+async fn a_claim_is_kept_while_its_tool_runs() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stage = stage_at(state::directory());
+    stage.url = format!("http://{}", listener.local_addr().unwrap());
+    let mut client = wrap_with(
+        &stage,
+        &["--once", "*", "--tier", "render=one_way"],
+        Some("token of tools"),
+    );
+    greet(&mut client).await;
+    client.call(1, Some("toolu_1")).await;
+    let mut seen = Vec::new();
+    let proxy = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (path, body) = read_request(&mut stream).await;
+            let (status, answer) = match path.rsplit('/').next().unwrap() {
+                "intents" => (
+                    201,
+                    r#"{"intent":"int_1","claim":"claim_1","idempotency_key":"k","lease_until":1}"#,
+                ),
+                "heartbeat" => (200, "{}"),
+                _ if seen.iter().any(|(seen, _)| *seen == path) => (200, "{}"),
+                _ => (408, "{}"),
+            };
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n", answer.len());
+            stream.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
+            let is_told = path.ends_with("/result") && status == 200;
+            if path.ends_with("/heartbeat") {
+                stage.open_gate();
+            }
+            seen.push((path, body));
+            if is_told {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, proxy).await.expect("the run is reported");
+    assert_eq!(client.text(1).await, FILM);
+    let claim = &seen[0].1;
+    let input = claim["input"].as_object().unwrap();
+    assert_eq!((input["of"].as_str(), input.len()), (Some("film"), 2), "{claim}");
+    assert_eq!(claim["tool"], "mcp:toy:render");
+    assert_eq!(
+        (claim["tier"].as_str(), claim["lease"].as_str()),
+        (Some("one_way"), Some("2m"))
+    );
+    assert_eq!(claim["user"].as_str().map(str::len), Some(64));
+    assert_eq!(claim.as_object().unwrap().len(), 5, "{claim}");
+    let reports: Vec<_> = seen.iter().filter(|(path, _)| path.ends_with("/result")).collect();
+    assert_eq!(reports.len(), 2);
+    for (path, report) in reports {
+        assert_eq!(path, "/ledger/v1/intents/int_1/result");
+        assert_eq!(
+            (report["claim"].as_str(), report["is_error"].as_bool()),
+            (Some("claim_1"), Some(false))
+        );
+    }
+    client.leave().await;
+    stage.await_no_process().await;
+}
+
+/// The end of a part of the story, at random.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug)]
+enum OnceDeath {
+    Nobody,
+    Client,
+    Front(&'static str),
+    Keeper,
+    /// The proxy, which starts again before or after the end of the run.
+    Proxy(bool),
+}
+
+/// Whoever dies, no tool runs twice for one input. `CYCLES` sets the number of deaths.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_death_lets_a_tool_run_twice() {
+    let seed = crate::support::seed::seed();
+    let cycles = crate::support::seed::number("CYCLES").unwrap_or(20);
+    println!("seed {seed}");
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bench = OnceBench::start("").await;
+    for cycle in 0..cycles {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let deaths = [
+            OnceDeath::Nobody,
+            OnceDeath::Client,
+            OnceDeath::Front("KILL"),
+            OnceDeath::Front("TERM"),
+            OnceDeath::Keeper,
+            OnceDeath::Proxy(true),
+            OnceDeath::Proxy(false),
+        ];
+        let death = deaths[usize::try_from(random % 7).unwrap()];
+        println!("cycle {cycle}: {death:?}");
+        let params = json!({"name": "render", "arguments": {"of": cycle}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let mut client = bench.wrap(ONCE);
         greet(&mut client).await;
-        client.call(1, Some("toolu_1")).await;
-        let line = client.line().await;
-        let wanted = format!("[antiphon: {}]", wanted.replace("{URL}", &url));
-        assert_eq!(line["result"]["content"][0]["text"], wanted, "{status} {body}");
-        assert_eq!(line["result"]["isError"] == true, *is_error, "{status} {body}");
-        assert_eq!(line.as_object().unwrap().len(), 3, "{line}");
-        assert_eq!(stage.count("runs"), 0, "{status} {body}");
-        client.leave().await;
-        answering.abort();
+        client.send(&call).await;
+        bench.stage.await_runs(cycle + 1).await;
+        bench.meet(death, &mut client).await;
+        bench.stage.open_gate();
+        // Nobody reports the end of a run whose keeper was killed.
+        let flags: &[&str] = match death {
+            OnceDeath::Keeper => &["--once", "render", "--answer-after", "300ms"],
+            _ => ONCE,
+        };
+        let mut next = bench.wrap(flags);
+        greet(&mut next).await;
+        next.send(&call).await;
+        let text = next.text(1).await;
+        let is_elsewhere = matches!(death, OnceDeath::Keeper) && text.contains("is running elsewhere");
+        assert!(is_elsewhere || text == FILM, "{text}");
+        next.leave().await;
+        client.die().await;
+        bench.stage.await_no_process().await;
+        assert_eq!(bench.stage.count("runs"), cycle + 1, "{death:?}");
+        fs::remove_file(bench.stage.folder.join("gate")).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl OnceBench {
+    async fn meet(&mut self, death: OnceDeath, client: &mut ToyClient) {
+        match death {
+            OnceDeath::Nobody => {}
+            OnceDeath::Client => {
+                client.stdin = None;
+                client.child.kill().await.unwrap();
+            }
+            OnceDeath::Front(signal) => send_signal(signal, &client.child.id().unwrap().to_string()),
+            OnceDeath::Keeper => send_signal("KILL", &keeper_of(&self.stage.folder)),
+            OnceDeath::Proxy(is_early) => {
+                self.kill_proxy();
+                if !is_early {
+                    self.stage.open_gate();
+                    assert_eq!(client.text(1).await, FILM);
+                }
+                self.restart_proxy().await;
+            }
+        }
     }
 }
 
 /// Gives each request the same answer.
 async fn answer_claims(listener: TcpListener, answer: String) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        read_request(&mut stream).await;
+        drop(read_request(&mut stream).await);
         stream.write_all(answer.as_bytes()).await.unwrap();
     }
 }
 
-async fn read_request(stream: &mut TcpStream) {
+/// Reads a request. Returns its path and its body.
+async fn read_request(stream: &mut TcpStream) -> (String, Value) {
     let mut request = Vec::new();
     let reading = async {
         loop {
@@ -437,12 +593,13 @@ async fn read_request(stream: &mut TcpStream) {
             if let (Some(head), Some(length)) = (head, length)
                 && request.len() >= head + 4 + length.parse::<usize>().unwrap()
             {
-                return;
+                let path = String::from_utf8_lossy(&request).split(' ').nth(1).unwrap().to_owned();
+                return (path, serde_json::from_slice(&request[head + 4..]).unwrap_or_default());
             }
             assert!(stream.read_buf(&mut request).await.unwrap() > 0);
         }
     };
-    timeout(PATIENCE, reading).await.expect("a whole request");
+    timeout(PATIENCE, reading).await.expect("a whole request")
 }
 
 /// Two servers of one name in two folders have two effects.

@@ -1,21 +1,29 @@
 //! The relay with what it acts on: the queues to client and server, the folder of runs, the proxy.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
+use tokio::{
+    sync::mpsc::UnboundedSender,
+    task::{AbortHandle, JoinSet},
+    time::Instant,
+};
 
 use super::{
     client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
-    server::{server_hash, server_name},
+    server::server_name,
 };
 use crate::{
     cli::mcp::{
         arguments::WrapperArgs,
         call_ledger::{CONFIGURED, is_known_soon, post_result, report_running, try_post, withdraw_result},
         left_over::post_left_over,
-        relay::{CallRelay, OnceTools, PostReply, RelayEffect, RelayEvent, RelaySettings},
+        relay::{CallRelay, OnceTools, PostReply, RelayEffect, RelayEvent, RelaySettings, RunHash, RunNumber},
         run_claims::RunClaims,
         run_folder::RunFolder,
     },
@@ -40,6 +48,8 @@ pub(super) struct Desk {
     log: Outlet,
     /// Requests to the proxy. They end with the keeper.
     requests: JoinSet<()>,
+    /// The posts of results that may still go elsewhere.
+    posts: BTreeMap<RunNumber, AbortHandle>,
     /// Posts of what the client may not have read, for which the keeper waits a moment.
     last_posts: JoinSet<()>,
     claims: RunClaims,
@@ -49,6 +59,7 @@ impl Desk {
     /// Opens the folder of runs, and creates the relay.
     pub(super) fn open(
         args: &WrapperArgs,
+        server: RunHash,
         answers: UnboundedSender<RelayEvent>,
         to_server: Outlet,
         to_client: Outlet,
@@ -67,7 +78,6 @@ impl Desk {
             None => RunFolder::in_memory(),
         };
         let revertible = args.tier.iter().filter(|given| given.tier == Tier::Revertible);
-        let server = server_hash(&args.server);
         let tiers = args.tier.iter().map(|given| (given.tool.clone(), given.tier));
         let claims = RunClaims::new(tiers.collect(), server, folder.user_name());
         let settings = RelaySettings {
@@ -76,7 +86,7 @@ impl Desk {
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
             once: OnceTools::of_names(&args.once),
-            server_name: server_name(&args.server),
+            server_name: server_name(args),
         };
         Self {
             relay: CallRelay::new(settings),
@@ -88,6 +98,7 @@ impl Desk {
             to_client: Some(to_client),
             log,
             requests: JoinSet::new(),
+            posts: BTreeMap::new(),
             last_posts: JoinSet::new(),
             claims,
         }
@@ -129,7 +140,7 @@ impl Desk {
                     self.say(&format!("cannot keep a result for a retry: {error}"));
                 }
             }
-            RelayEffect::Forget(hash) => self.folder.forget(&hash),
+            RelayEffect::Forget(hash, call_id) => self.folder.forget(&hash, call_id.as_deref()),
             RelayEffect::Ask(number, call_id) => {
                 let answers = self.answers.clone();
                 self.spawn_boxed(async move {
@@ -146,13 +157,16 @@ impl Desk {
             }
             RelayEffect::Post(number, hash, call_id, body) => {
                 let answers = self.answers.clone();
-                let kept = self.folder.kept_path(&hash);
-                self.spawn_boxed(async move {
+                let kept = self.folder.kept_path(&hash, Some(&call_id));
+                let post = self.spawn_boxed(async move {
                     let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Repeated)));
                     let reply = post_result(&call_id, &body, kept.as_deref(), failed).await;
                     drop(answers.send(RelayEvent::Posted(number, reply)));
                 });
+                self.posts.retain(|_, post| !post.is_finished());
+                self.posts.insert(number, post);
             }
+            RelayEffect::StopPost(number) => drop(self.posts.remove(&number).map(|post| post.abort())),
             RelayEffect::PostIfMissing(call_id, body) => {
                 self.last_posts.spawn(Box::pin(async move {
                     // Without a proxy the client has most likely read it, so there is no second try.
@@ -180,10 +194,10 @@ impl Desk {
     }
 
     /// Starts a request on the heap, since its future contains those of the HTTP client.
-    fn spawn_boxed(&mut self, request: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_boxed(&mut self, request: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         // Those that have ended go first.
         while self.requests.try_join_next().is_some() {}
-        self.requests.spawn(Box::pin(request));
+        self.requests.spawn(Box::pin(request))
     }
 
     /// Returns the load of the server's queue if that is full.

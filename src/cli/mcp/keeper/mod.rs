@@ -2,40 +2,32 @@
 
 mod client_pipes;
 mod desk;
+mod http_server;
 mod lines;
 mod outlet;
 mod server;
+mod server_link;
 
-use std::{
-    process::{ExitCode, ExitStatus},
-    time::Duration,
-};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use tokio::{
-    io::AsyncReadExt as _,
-    process::{Child, ChildStderr, ChildStdout},
     signal::unix::{SignalKind, signal},
-    sync::mpsc::{Receiver, UnboundedReceiver, unbounded_channel},
+    sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
     time::{Instant, interval, sleep_until, timeout},
 };
 
 use super::{arguments::WrapperArgs, relay::RelayEvent};
-use crate::cli::child::exit_code;
 use crate::clock;
 use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log, write_note};
 use desk::Desk;
 use lines::{CutLine, LineCutter};
 use outlet::Outlet;
-use server::{signal_server, start_server};
+use server_link::{ServerEnd, ServerOutput, StartedServer, read_output, start};
 
-/// Exit code if the server cannot be run.
-const EXIT_CANNOT_RUN: u8 = 127;
-/// Bytes of one read.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// The time between two looks for the front, whose end may have come before its signal was listened for.
 const FRONT_INTERVAL: Duration = Duration::from_millis(500);
 /// The time that a server has to end after its input has, before it gets SIGTERM, and then SIGKILL.
@@ -71,19 +63,20 @@ pub(super) fn run(front: u32, args: &WrapperArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn run_server(front: u32, args: &WrapperArgs, log: Outlet) -> anyhow::Result<ExitCode> {
-    let Some((program, arguments)) = args.server.split_first() else {
-        return Ok(ExitCode::from(super::EXIT_USAGE));
-    };
-    let child = match start_server(program, arguments) {
-        Ok(child) => child,
-        Err(error) => {
-            let load = log.load();
-            write_note(&log, &format!("cannot run {}: {error}", program.display()));
-            load.await_empty(POST_TIME).await;
-            return Ok(ExitCode::from(EXIT_CANNOT_RUN));
+    let (events, answers) = unbounded_channel();
+    match start(args, events.clone(), &log) {
+        Ok(server) => {
+            Keeper::new(front, args, server, log, (events, answers))?
+                .run_to_end()
+                .await
         }
-    };
-    Keeper::new(front, args, child, log)?.run_to_end().await
+        Err(fault) => {
+            let load = log.load();
+            write_note(&log, &fault.text);
+            load.await_empty(POST_TIME).await;
+            Ok(fault.code)
+        }
+    }
 }
 
 /// The keeper of one server.
@@ -91,12 +84,10 @@ struct Keeper {
     desk: Desk,
     front: u32,
     linger: Duration,
-    child: Child,
-    /// The id of the server, which is that of its group.
-    process: Option<u32>,
+    server: ServerEnd,
     /// Processes of its group may outlive the server.
     is_group_left: bool,
-    stdout: Option<ChildStdout>,
+    stdout: Option<ServerOutput>,
     cutter: LineCutter,
     /// Writes to the server, and copies its standard error.
     pumps: JoinSet<()>,
@@ -104,7 +95,8 @@ struct Keeper {
     client: Option<Receiver<CutLine>>,
     client_closed: UnboundedReceiver<ClientClosed>,
     answers: UnboundedReceiver<RelayEvent>,
-    status: Option<ExitStatus>,
+    /// Exit code of the server.
+    status: Option<u8>,
     status_at: Option<Instant>,
     server_gone_at: Option<Instant>,
     client_gone_at: Option<Instant>,
@@ -119,7 +111,7 @@ struct Keeper {
 enum KeeperEvent {
     ClientLine(Option<CutLine>),
     ServerBytes(std::io::Result<usize>),
-    ServerEnded(std::io::Result<ExitStatus>),
+    ServerEnded(u8),
     Answer(RelayEvent),
     ClientClosed(Vec<Bytes>),
     FrontCheck,
@@ -128,28 +120,24 @@ enum KeeperEvent {
 }
 
 impl Keeper {
-    fn new(front: u32, args: &WrapperArgs, mut child: Child, log: Outlet) -> anyhow::Result<Self> {
+    fn new(
+        front: u32,
+        args: &WrapperArgs,
+        server: StartedServer,
+        log: Outlet,
+        (events, answers): (UnboundedSender<RelayEvent>, UnboundedReceiver<RelayEvent>),
+    ) -> anyhow::Result<Self> {
         let (closed, client_closed) = unbounded_channel();
-        let (sender, answers) = unbounded_channel();
         let client_out = write_client(closed).context("cannot start")?;
-        let mut pumps = JoinSet::new();
-        let (to_server, end) = Outlet::open();
-        if let Some(stdin) = child.stdin.take() {
-            pumps.spawn(end.write_all(stdin));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            pumps.spawn(copy_log(stderr, log.clone()));
-        }
         Ok(Self {
-            desk: Desk::open(args, sender, to_server, client_out, log),
+            desk: Desk::open(args, server.identity, events, server.input, client_out, log),
             front,
             linger: args.linger,
-            stdout: child.stdout.take(),
-            process: child.id(),
+            stdout: server.output,
+            server: server.end,
             is_group_left: false,
-            child,
             cutter: LineCutter::default(),
-            pumps,
+            pumps: server.pumps,
             client: Some(read_client().context("cannot start")?),
             client_closed,
             answers,
@@ -176,14 +164,14 @@ impl Keeper {
             let (server_room, client_room) = (to_server.is_none(), to_client.is_none());
             let event = tokio::select! {
                 line = read_line(&mut self.client), if self.client.is_some() && server_room => KeeperEvent::ClientLine(line),
-                read = read_chunk(&mut self.stdout, &mut self.cutter), if self.stdout.is_some() && client_room => {
+                read = read_output(&mut self.stdout, self.cutter.buffer()), if self.stdout.is_some() && client_room => {
                     KeeperEvent::ServerBytes(read)
                 }
                 () = outlet::await_load(to_server), if !server_room => KeeperEvent::Wake,
                 () = outlet::await_load(to_client), if !client_room => KeeperEvent::Wake,
                 Some(answer) = self.answers.recv() => KeeperEvent::Answer(answer),
                 Some(closed) = self.client_closed.recv() => KeeperEvent::ClientClosed(closed.unwritten),
-                ended = self.child.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(ended),
+                code = self.server.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(code),
                 _ = front_checks.tick(), if self.client_gone_at.is_none() => KeeperEvent::FrontCheck,
                 _ = front_end.recv() => KeeperEvent::FrontCheck,
                 _ = stop.recv() => KeeperEvent::Stop,
@@ -193,7 +181,7 @@ impl Keeper {
             self.end_what_is_due();
         }
         if self.is_group_left {
-            signal_server(self.process, Signal::KILL);
+            self.server.signal(Signal::KILL);
         }
         if self.desk.has_client() {
             // The last words of the server on its standard error may be on their way.
@@ -202,7 +190,7 @@ impl Keeper {
         }
         self.desk.finish_writing(LAST_READ_TIME).await;
         self.desk.finish_posts(POST_TIME).await;
-        Ok(ExitCode::from(self.status.map_or(1, exit_code)))
+        Ok(ExitCode::from(self.status.unwrap_or(1)))
     }
 
     fn take_event(&mut self, event: KeeperEvent) {
@@ -226,8 +214,8 @@ impl Keeper {
                 // A server that cannot answer any more must end.
                 self.stop_server();
             }
-            KeeperEvent::ServerEnded(ended) => {
-                self.status = ended.ok();
+            KeeperEvent::ServerEnded(code) => {
+                self.status = Some(code);
                 self.status_at = Some(clock::now());
             }
             KeeperEvent::Answer(event) => self.desk.handle(event),
@@ -289,7 +277,7 @@ impl Keeper {
     fn end_what_is_due(&mut self) {
         let now = clock::now();
         if let Some((at, signal)) = self.next_signal.filter(|(at, _)| *at <= now && self.status.is_none()) {
-            signal_server(self.process, signal);
+            self.server.signal(signal);
             self.is_group_left = true;
             let next = at.max(now).checked_add(KILL_TIME);
             self.next_signal = next.map(|next| (next, Signal::KILL));
@@ -390,29 +378,4 @@ fn server_event(line: CutLine) -> RelayEvent {
 
 async fn read_line(client: &mut Option<Receiver<CutLine>>) -> Option<CutLine> {
     client.as_mut()?.recv().await
-}
-
-async fn read_chunk(stdout: &mut Option<ChildStdout>, cutter: &mut LineCutter) -> std::io::Result<usize> {
-    let Some(stdout) = stdout else {
-        return Ok(0);
-    };
-    let buffer = cutter.buffer();
-    buffer.reserve(CHUNK_BYTES);
-    stdout.read_buf(buffer).await
-}
-
-/// Copies what the server says on its standard error.
-async fn copy_log(mut from: ChildStderr, log: Outlet) {
-    let mut chunk = vec![0; CHUNK_BYTES];
-    while let Ok(length) = from.read(&mut chunk).await {
-        if length == 0 {
-            return;
-        }
-        // An error means that the client has closed its log.
-        drop(log.send(Bytes::copy_from_slice(chunk.get(..length).unwrap_or_default())));
-        while !log.has_room() {
-            // Of a client that never reads, the server learns as it would without the wrapper.
-            drop(timeout(REST_TIME, log.load().await_change()).await);
-        }
-    }
 }

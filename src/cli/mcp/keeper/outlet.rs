@@ -103,6 +103,19 @@ impl QueueLoad {
 }
 
 impl OutletEnd {
+    /// Returns the next bytes. `None` once the other end was dropped and everything is taken.
+    pub(super) async fn next_bytes(&mut self) -> Option<Bytes> {
+        let bytes = self.receiver.recv().await?;
+        self.load.take_off(bytes.len());
+        Some(bytes)
+    }
+
+    /// Takes nothing more.
+    pub(super) fn close(&mut self) {
+        let unread = self.take_rest();
+        self.forget(&unread);
+    }
+
     /// Writes everything to a pipe of a child. Ends early if nobody reads it.
     pub(super) async fn write_all(mut self, mut to: impl AsyncWrite + Unpin) {
         while let Some(bytes) = self.receiver.recv().await {
@@ -112,8 +125,7 @@ impl OutletEnd {
                 break;
             }
         }
-        let unread = self.take_rest();
-        self.forget(&unread);
+        self.close();
     }
 
     /// Writes everything like [`write_all`](Self::write_all), from a thread of its own: the client may use the pipe in its

@@ -8,10 +8,14 @@ use std::{
     process::Stdio,
 };
 
+use http::Uri;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-use crate::{cli::mcp::relay::RunHash, digest::digest_of};
+use crate::{
+    cli::mcp::{arguments::WrapperArgs, relay::RunHash},
+    digest::digest_of,
+};
 
 /// Parts of the names of variables that tell one account from another. Two servers that differ in one share no run.
 const ACCOUNT_WORDS: [&str; 18] = [
@@ -35,8 +39,25 @@ const ACCOUNT_WORDS: [&str; 18] = [
     "PROJECT",
 ];
 
-/// Parts of the names of variables that change with each login or window, whatever account it is.
-const SESSION_WORDS: [&str; 4] = ["SSH_AUTH_SOCK", "VSCODE_", "SESSION_ID", "ASKPASS"];
+/// Parts of the names of variables that a client sets anew for each session, or a system for each login or window,
+/// whatever account it is. Claude Code 2.1.332 sets `CLAUDE_CODE_MESSAGING_TOKEN` (seen 2026-12-01).
+const SESSION_WORDS: [&str; 14] = [
+    // `antiphon run` sets these to a port of its own.
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_BASE_URL",
+    "OPENAI_BASE_URL",
+    "ASKPASS",
+    "CLAUDE_CODE_",
+    "CODEX_",
+    "COPILOT_",
+    "CURSOR_",
+    "GEMINI_CLI_",
+    "KEYRING",
+    "OPENCODE_",
+    "SESSION_ID",
+    "SSH_AUTH_SOCK",
+    "VSCODE_",
+];
 
 /// Starts the server in a process group of its own, without the tokens of Antiphon.
 pub(super) fn start_server(program: &OsStr, arguments: &[OsString]) -> io::Result<Child> {
@@ -68,12 +89,13 @@ pub(super) fn server_hash(command: &[OsString]) -> RunHash {
     digest_of(parts.chain(accounts.iter().map(Vec::as_slice)))
 }
 
-/// Returns the name of a server that has not told its own: that of its program.
-pub(super) fn server_name(command: &[OsString]) -> String {
-    let program = command.first().map(Path::new).and_then(Path::file_name);
-    program
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+/// Returns the name of a server that has not told its own: that of its program, or its host.
+pub(super) fn server_name(args: &WrapperArgs) -> String {
+    let url = args.url.as_ref().and_then(|url| url.parse::<Uri>().ok());
+    let host = url.as_ref().and_then(Uri::host).map(str::to_owned);
+    let program = args.server.first().map(Path::new).and_then(Path::file_name);
+    let program = program.map(|name| name.to_string_lossy().into_owned());
+    host.or(program).unwrap_or_default()
 }
 
 /// Sends a signal to the server and to what it has started.

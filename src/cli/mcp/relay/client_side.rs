@@ -14,6 +14,8 @@ use crate::{digest::digest_of, printable::printable_text};
 
 /// Most calls that are watched at once.
 const WATCHED_MAX: usize = 256;
+/// Most stopped runs whose answers, if they come, are told from others.
+const STOPPED_MAX: usize = 256;
 /// Longest line of a call that is watched, in bytes.
 const CALL_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most requests for lists of tools that wait at once.
@@ -99,7 +101,16 @@ impl CallRelay {
         let older: Vec<RunNumber> = self.runs.iter().filter_map(is_older).collect();
         for number in older {
             self.order(number, ClaimOrder::Lost);
-            self.runs.remove(&number);
+            if let Some(run) = self.runs.remove(&number) {
+                if run.is_detached() {
+                    self.unmark(run.hash);
+                }
+                // They wait for a run of their own then.
+                for waiter in run.waiters {
+                    self.elsewhere.push((run.hash, waiter));
+                    self.effects.push(RelayEffect::Look(run.hash));
+                }
+            }
         }
     }
 
@@ -114,9 +125,8 @@ impl CallRelay {
         );
         asker.may_start = matches!(run.stage, RunStage::Withdrawing(_));
         run.waiters.push(asker);
-        if let RunStage::Posting(outcome, true) = &run.stage {
-            let outcome = outcome.clone();
-            self.give_result(number, &outcome);
+        if matches!(run.stage, RunStage::Posting(_, true)) {
+            self.withdraw(number);
         }
         self.say(note);
     }
@@ -223,7 +233,11 @@ impl CallRelay {
         };
         let Some(asker) = &run.asker else {
             // The client has given it up before, or has an early answer. A stopped one is told once more.
-            return run.is_detached();
+            let is_held = run.is_detached() && !self.settings.revertible.contains(&run.tool);
+            if !is_held {
+                self.stop_run(number);
+            }
+            return is_held;
         };
         let age = self.now.saturating_sub(asker.since);
         // A person who gives up one of several requests does not stop the run that the others wait for.
@@ -231,12 +245,32 @@ impl CallRelay {
         let is_held = is_shared || !self.settings.revertible.contains(&run.tool) && self.is_timeout(reason, age);
         if is_held {
             self.detach_run(number);
-        } else if let Some(run) = self.runs.get_mut(&number) {
-            run.asker = None;
-            run.stage = RunStage::Stopped;
-            self.order(number, ClaimOrder::Leave);
+        } else {
+            self.stop_run(number);
         }
         is_held
+    }
+
+    /// Notes that a cancel tells the server to stop a run.
+    fn stop_run(&mut self, number: RunNumber) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let (hash, was_marked) = (run.hash, run.is_detached());
+        run.asker = None;
+        run.stage = RunStage::Stopped;
+        self.order(number, ClaimOrder::Leave);
+        if was_marked {
+            self.unmark(hash);
+        }
+        let stopped = self.runs.iter().filter(|(_, run)| run.is_stopped());
+        let stopped: Vec<RunNumber> = stopped.map(|(number, _)| *number).collect();
+        if stopped.len() > STOPPED_MAX
+            && let Some(oldest) = stopped.first()
+        {
+            self.order(*oldest, ClaimOrder::Lost);
+            self.runs.remove(oldest);
+        }
     }
 
     /// Returns `true` if a client has given a call up because it took too long.

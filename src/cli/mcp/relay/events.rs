@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 
-use super::outcome::ToolOutcome;
+use super::{message::RpcId, outcome::ToolOutcome};
 use crate::cli::mcp::answer_after::AnswerAfter;
 
 /// The number of a run in its relay.
@@ -109,6 +109,8 @@ pub(in crate::cli::mcp) enum RelayEvent {
     ServerLine(Bytes),
     /// A part of a line that is too long to be read, and `true` if it is the last one.
     ServerPiece(Bytes, bool),
+    /// The connection of a call has ended before its answer. The line is the error for a client that waits.
+    CallLost(RpcId, Option<Bytes>),
     ServerGone,
     /// Time has passed.
     Tick,
@@ -206,6 +208,8 @@ pub(in crate::cli::mcp) enum RelayEffect {
     Mark(RunHash, String, Option<String>),
     Unmark(RunHash),
     Keep(RunHash, KeptResult),
-    /// Remove a kept result.
-    Forget(RunHash),
+    /// Remove the kept result of a call.
+    Forget(RunHash, Option<String>),
+    /// Stop posting the result of a run: it goes elsewhere.
+    StopPost(RunNumber),
 }

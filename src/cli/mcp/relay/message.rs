@@ -31,7 +31,8 @@ impl RpcId {
         }
     }
 
-    fn read(json: Json<'_>, span: Span) -> Option<Self> {
+    /// Reads an id. `None` for `null`, and what is neither a text nor a number.
+    pub(in crate::cli::mcp) fn read(json: Json<'_>, span: Span) -> Option<Self> {
         let raw = json.bytes(span).to_vec();
         let meaning = match json.kind(span) {
             JsonKind::String => [&b"\""[..], &json.decode_string(span)].concat(),

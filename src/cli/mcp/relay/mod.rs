@@ -4,6 +4,9 @@ mod client_side;
 mod early_answers;
 mod events;
 mod heartbeats;
+#[cfg(test)]
+mod join_tests;
+mod lost_calls;
 mod message;
 mod once;
 #[cfg(test)]
@@ -19,7 +22,8 @@ pub(super) use events::{
     ClaimAnswer, ClaimOrder, FoundRun, KeptPlace, KeptResult, OnceTools, PostReply, RelayEffect, RelayEvent,
     RelaySettings, RunClaim, RunHash, RunNumber, WithdrawReply,
 };
-pub(super) use outcome::ToolOutcome;
+pub(super) use message::RpcId;
+pub(super) use outcome::{RESULT_BYTES_MAX, ToolOutcome};
 pub(super) use state::CallRelay;
 
 use std::time::Duration;
@@ -32,12 +36,16 @@ impl CallRelay {
             RelayEvent::ClientLine(line) => self.take_client_line(line),
             RelayEvent::ClientPiece(_) if self.holds_long_line() => {}
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
-            RelayEvent::InputEnded => self.post_unread(),
+            RelayEvent::InputEnded => {
+                self.is_input_ended = true;
+                self.post_unread();
+            }
             RelayEvent::ClientGone => self.lose_client(),
             RelayEvent::Unwritten(line) => self.take_unwritten(&line),
             RelayEvent::AllWritten => self.take_all_written(),
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
+            RelayEvent::CallLost(id, line) => self.lose_call(&id, line),
             RelayEvent::ServerGone => self.lose_server(),
             RelayEvent::Tick => self.take_tick(),
             RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),

@@ -80,7 +80,7 @@ impl CallRelay {
         };
         match answer {
             ClaimAnswer::Granted => {
-                self.claimed.insert(number);
+                self.once.claimed.insert(number);
                 if is_wanted && !self.is_server_gone {
                     self.start_claimed(number);
                 } else {
@@ -136,21 +136,21 @@ impl CallRelay {
 
     /// Says what becomes of a granted claim. Does nothing for runs without one.
     pub(super) fn order(&mut self, number: RunNumber, order: ClaimOrder) {
-        if !self.claimed.contains(&number) {
+        if !self.once.claimed.contains(&number) {
             return;
         }
         if !matches!(order, ClaimOrder::Leave) {
-            self.claimed.remove(&number);
+            self.once.claimed.remove(&number);
         }
         if matches!(order, ClaimOrder::Ended(_) | ClaimOrder::NotRun) {
-            self.reports.insert(number);
+            self.once.reports.insert(number);
         }
         self.effects.push(RelayEffect::Order(number, order));
     }
 
     /// Reports the end of a claimed run.
     pub(super) fn report_answer(&mut self, number: RunNumber, body: RpcAnswer<'_>) {
-        if self.claimed.contains(&number) {
+        if self.once.claimed.contains(&number) {
             let is_whole = match body {
                 RpcAnswer::Result(result) => is_complete(result),
                 RpcAnswer::Failure(_) => true,
@@ -167,7 +167,7 @@ impl CallRelay {
 
     /// Notes that the proxy has the end of a run, or never will.
     pub(super) fn take_reported(&mut self, number: RunNumber, failure: Option<String>) {
-        self.reports.remove(&number);
+        self.once.reports.remove(&number);
         if let Some(why) = failure {
             self.say(format!(
                 "the end of a run could not be stored: {why}; another run may repeat it, or find its outcome unknown"
@@ -260,7 +260,7 @@ impl CallRelay {
         if self.settings.once.is_empty() {
             return false;
         }
-        if !std::mem::replace(&mut self.is_long_line_said, true) {
+        if !std::mem::replace(&mut self.once.is_long_line_said, true) {
             self.say(
                 "a line of more than 64 MiB was not passed: with --once, nothing runs that cannot be read".to_owned(),
             );

@@ -163,6 +163,9 @@ fn every_answer_to_a_claim_meets_everything_that_may_come_before_it() {
     }
 }
 
+/// Who does something, what that is, and the names of the effects.
+type RunStep<'s> = (&'s str, &'s str, &'s [&'s str]);
+
 /// Rows: what happens in a granted run, and what the proxy is told.
 #[test]
 fn the_proxy_learns_of_every_end_of_a_run() {
@@ -170,8 +173,7 @@ fn the_proxy_learns_of_every_end_of_a_run() {
     let error = "{\"id\":1,\"result\":{\"content\":[],\"isError\":true}}\n";
     let question = "{\"id\":1,\"result\":{\"resultType\":\"input_required\",\"requestState\":\"s\"}}\n";
     let film = answer(1, FILM);
-    type Step<'s> = (&'s str, &'s str, &'s [&'s str]);
-    let rows: &[&[Step<'_>]] = &[
+    let rows: &[&[RunStep<'_>]] = &[
         &[("server", &film, &["ended"])],
         &[("server", error, &["failed"])],
         &[("server", failure, &["failed"])],

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Largest kept result, in bytes. A post of a larger one would be refused.
-const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024 - 1024;
+pub(in crate::cli::mcp) const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024 - 1024;
 /// Longest name of a server in a post, and its beginning.
 const SOURCE_CHARS_MAX: usize = 64;
 const SOURCE_PREFIX: &str = "mcp:";
@@ -113,7 +113,7 @@ impl ToolOutcome {
     }
 
     /// Returns the line that gives this end to a request.
-    pub(super) fn answer_line(&self, id: &RpcId) -> Bytes {
+    pub(in crate::cli::mcp) fn answer_line(&self, id: &RpcId) -> Bytes {
         let name = if self.is_failure { "error" } else { "result" };
         write_line(id, name, &self.body)
     }

@@ -44,7 +44,7 @@ impl CallRelay {
             let oldest = self.written.pop_front();
             bytes = bytes.saturating_sub(oldest.map_or(0, |answer| answer.line.len()));
         }
-        if self.is_client_gone {
+        if self.is_client_gone || self.is_input_ended {
             self.post_unread();
         }
     }

@@ -157,7 +157,7 @@ impl CallRelay {
     ) {
         let name = printable_text(&tool);
         if is_lost {
-            self.effects.push(RelayEffect::Forget(hash));
+            self.effects.push(RelayEffect::Forget(hash, call_id));
             self.say(format!(
                 "the server ended during a run of {name}; its outcome is unknown"
             ));
@@ -174,7 +174,7 @@ impl CallRelay {
                  same call gets it"
             ));
         }
-        self.effects.push(RelayEffect::Unmark(hash));
+        self.unmark(hash);
     }
 
     /// Gives a result to every request that waits for it. Nobody else gets it then.
@@ -183,8 +183,9 @@ impl CallRelay {
             return;
         };
         self.answer_waiters(&run, outcome);
-        self.effects.push(RelayEffect::Forget(run.hash));
-        self.effects.push(RelayEffect::Unmark(run.hash));
+        self.effects.push(RelayEffect::StopPost(number));
+        self.effects.push(RelayEffect::Forget(run.hash, run.call_id));
+        self.unmark(run.hash);
     }
 
     /// Gives a result to every request that waits for it.
@@ -213,15 +214,12 @@ impl CallRelay {
         let outcome = outcome.clone();
         let (hash, tool, call_id) = (run.hash, run.tool.clone(), run.call_id.clone());
         match reply {
-            PostReply::Settled if !run.waiters.is_empty() => {
-                run.stage = RunStage::Withdrawing(outcome);
-                let call_id = call_id.unwrap_or_default();
-                self.effects.push(RelayEffect::Withdraw(number, call_id));
-            }
+            // A try that has failed may have arrived all the same.
+            PostReply::Settled | PostReply::Repeated if !run.waiters.is_empty() => self.withdraw(number),
             _ if !run.waiters.is_empty() => self.give_result(number, &outcome),
             PostReply::Repeated => {
                 *has_failed = true;
-                self.effects.push(RelayEffect::Unmark(hash));
+                self.unmark(hash);
             }
             PostReply::Settled => {
                 self.runs.remove(&number);
@@ -235,7 +233,7 @@ impl CallRelay {
                     outcome,
                 };
                 self.effects.push(RelayEffect::Keep(hash, kept));
-                self.effects.push(RelayEffect::Unmark(hash));
+                self.unmark(hash);
             }
             PostReply::Refused => {
                 self.runs.remove(&number);
@@ -244,8 +242,21 @@ impl CallRelay {
             }
             PostReply::Taken => {
                 self.runs.remove(&number);
-                self.effects.push(RelayEffect::Unmark(hash));
+                self.unmark(hash);
             }
+        }
+    }
+
+    /// Takes a result back that was posted, or whose post may have arrived.
+    pub(super) fn withdraw(&mut self, number: RunNumber) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        if let RunStage::Posting(outcome, _) = &run.stage {
+            run.stage = RunStage::Withdrawing(outcome.clone());
+            let call_id = run.call_id.clone().unwrap_or_default();
+            self.effects.push(RelayEffect::StopPost(number));
+            self.effects.push(RelayEffect::Withdraw(number, call_id));
         }
     }
 

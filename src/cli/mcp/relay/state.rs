@@ -29,6 +29,7 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) looked_at: Duration,
     /// The name of the client's program.
     pub(super) client: String,
+    pub(super) is_input_ended: bool,
     pub(super) is_client_gone: bool,
     /// Requests of the client for the list of tools.
     pub(super) lists: BTreeSet<RpcId>,
@@ -38,18 +39,24 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) server_requests: BTreeMap<RpcId, bool>,
     pub(super) clock: WaitingClock,
     pub(super) is_crowd_said: bool,
-    pub(super) is_long_line_said: bool,
     pub(super) is_server_gone: bool,
     /// Requests of the client whose answers name the server.
     pub(super) greetings: BTreeSet<RpcId>,
     pub(super) server_name: Option<String>,
-    /// Runs whose claim is granted, and whose end is still to come.
-    pub(super) claimed: BTreeSet<RunNumber>,
-    /// Ended runs of which the proxy is told.
-    pub(super) reports: BTreeSet<RunNumber>,
+    pub(super) once: OnceRuns,
     /// Own lines that wait for the end of a line of the server that is too long to be read.
     pub(super) held_lines: Option<Vec<Bytes>>,
     pub(super) effects: Vec<RelayEffect>,
+}
+
+/// The runs of tools that run once.
+#[derive(Debug, Default)]
+pub(super) struct OnceRuns {
+    /// Those whose claim is granted, and whose end is still to come.
+    pub(super) claimed: BTreeSet<RunNumber>,
+    /// Ended ones of which the proxy is told.
+    pub(super) reports: BTreeSet<RunNumber>,
+    pub(super) is_long_line_said: bool,
 }
 
 /// One execution of a tool.
@@ -172,8 +179,9 @@ impl ToolRun {
     /// Returns the number of calls that it is watched for.
     pub(super) const fn watched(&self) -> usize {
         let own = match self.stage {
-            RunStage::Claiming(_) => 0,
-            RunStage::Running | RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
+            // A server need not answer what was stopped.
+            RunStage::Claiming(_) | RunStage::Stopped => 0,
+            RunStage::Running | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
         };
         self.waiters.len().saturating_add(own)
     }
@@ -201,11 +209,13 @@ impl ToolRun {
         }
     }
 
-    /// Forgets a request that joined it. Its conversation gets the result.
+    /// Forgets a request that joined it. Its conversation gets the result, unless that has ended and is another's.
     pub(super) fn drop_waiter(&mut self, place: usize) {
         if place < self.waiters.len() {
             let waiter = self.waiters.remove(place);
-            self.call_id = waiter.request.call_id.or_else(|| self.call_id.take());
+            if self.is_open() {
+                self.call_id = waiter.request.call_id.or_else(|| self.call_id.take());
+            }
         }
     }
 }
@@ -221,7 +231,7 @@ impl CallRelay {
 
     /// Returns `true` if no detached run goes on, and every result is where it belongs.
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
-        self.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
+        self.once.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
@@ -237,6 +247,13 @@ impl CallRelay {
             RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => false,
         };
         self.runs.values().any(goes_on)
+    }
+
+    /// Removes the mark of a run, unless another run of the same input needs it.
+    pub(super) fn unmark(&mut self, hash: RunHash) {
+        if !self.runs.values().any(|run| run.hash == hash && run.is_detached()) {
+            self.effects.push(RelayEffect::Unmark(hash));
+        }
     }
 
     pub(super) fn add_run(&mut self, run: ToolRun) -> RunNumber {

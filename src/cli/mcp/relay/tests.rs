@@ -71,7 +71,7 @@ impl Bench {
 impl Done {
     pub(super) fn names(&self) -> Vec<&'static str> {
         let name = |effect: &RelayEffect| match effect {
-            RelayEffect::Say(_) | RelayEffect::Heartbeat(_) => None,
+            RelayEffect::Say(_) | RelayEffect::Heartbeat(_) | RelayEffect::StopPost(_) => None,
             RelayEffect::Ask(..) => Some("ask"),
             RelayEffect::Post(..) => Some("post"),
             RelayEffect::PostIfMissing(..) => Some("post if missing"),
@@ -79,7 +79,7 @@ impl Done {
             RelayEffect::Mark(..) => Some("mark"),
             RelayEffect::Unmark(_) => Some("unmark"),
             RelayEffect::Keep(..) => Some("keep"),
-            RelayEffect::Forget(_) => Some("forget"),
+            RelayEffect::Forget(..) => Some("forget"),
             RelayEffect::Claim(..) => Some("claim"),
             RelayEffect::Order(_, ClaimOrder::Ended(outcome)) if outcome.has_failed() => Some("failed"),
             RelayEffect::Order(_, ClaimOrder::Ended(_)) => Some("ended"),

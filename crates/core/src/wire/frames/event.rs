@@ -1,4 +1,4 @@
-//! The name and the data of one server-sent event (WHATWG HTML, "Interpreting an event stream").
+//! The fields of one server-sent event (WHATWG HTML, "Interpreting an event stream").
 
 use std::borrow::Cow;
 
@@ -9,6 +9,10 @@ pub struct SseEvent<'a> {
     pub name: &'a [u8],
     /// Its `data` fields, joined by LF; empty if it has none. Several fields are copied, a single one is borrowed.
     pub data: Cow<'a, [u8]>,
+    /// The value of its last `id` field. `None` if it has none that counts: one with a NUL does not.
+    pub id: Option<&'a [u8]>,
+    /// The value of its last `retry` field, in milliseconds. `None` if it has none that is a number.
+    pub retry: Option<u64>,
     /// Set if the event contains a comment.
     pub has_comment: bool,
 }
@@ -34,6 +38,8 @@ impl<'a> SseEvent<'a> {
                 }
                 b"data" => (event.data, some) = (Cow::Borrowed(value), true),
                 b"event" => event.name = value,
+                b"id" if memchr::memchr(0, value).is_none() => event.id = Some(value),
+                b"retry" => event.retry = read_digits(value).or(event.retry),
                 // A line that begins with a colon has an empty field name.
                 b"" if !line.is_empty() => event.has_comment = true,
                 _ => {}
@@ -64,6 +70,13 @@ fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     (name, value.strip_prefix(b" ").unwrap_or(value))
 }
 
+/// Reads a number that consists of digits alone.
+fn read_digits(text: &[u8]) -> Option<u64> {
+    // A sign would be read, too.
+    let text = Some(text).filter(|text| !text.starts_with(b"+"))?;
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +97,19 @@ mod tests {
             let event = SseEvent::read(bytes.as_bytes());
             let read = (event.name, &*event.data, event.has_comment);
             assert_eq!(read, (name.as_bytes(), data.as_bytes(), comment), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn ids_and_pauses_are_read() {
+        for (bytes, id, retry) in [
+            ("data: a\n\n", None, None),
+            ("id: 7\nretry: 1500\ndata\n\n", Some("7"), Some(1500)),
+            ("id\nretry: 1\nretry: +2\nretry: \n\n", Some(""), Some(1)),
+            ("id: a\nid: b\0\nretry: 99999999999999999999\n\n", Some("a"), None),
+        ] {
+            let event = SseEvent::read(bytes.as_bytes());
+            assert_eq!((event.id, event.retry), (id.map(str::as_bytes), retry), "{bytes:?}");
         }
     }
 }

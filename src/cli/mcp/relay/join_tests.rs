@@ -1,0 +1,136 @@
+//! Tests of runs that share an input, an id or a client's patience: no result is lost to another one, or given twice.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    tests::{Bench, Done, answer, call, cancel},
+    *,
+};
+use crate::cli::mcp::answer_after::AnswerAfter;
+
+fn posted_number(done: &Done) -> u64 {
+    let number = done.others.iter().find_map(|effect| match effect {
+        RelayEffect::Post(number, ..) => Some(*number),
+        _ => None,
+    });
+    number.unwrap_or_else(|| panic!("{done:?}"))
+}
+
+/// The mark stays for the run that goes on.
+#[test]
+fn the_end_of_a_run_leaves_the_mark_of_another_with_its_input() {
+    let mut bench = Bench::new(RelaySettings::default());
+    for id in [1, 2] {
+        bench.client(&call(id, Some(&format!("toolu_{id}")), &json!({})));
+    }
+    for id in [1, 2] {
+        bench.client(&cancel(id, "timeout"));
+    }
+    let ended = bench.server(&answer(1, "one"));
+    let done = bench.handle(RelayEvent::Posted(posted_number(&ended), PostReply::Settled));
+    assert_eq!(done.names(), ["keep"]);
+    let ended = bench.server(&answer(2, "two"));
+    let done = bench.handle(RelayEvent::Posted(posted_number(&ended), PostReply::Settled));
+    assert_eq!(done.names(), ["keep", "unmark"]);
+}
+
+/// The proxy may have the result of a post whose answer was lost.
+#[test]
+fn a_result_whose_post_has_failed_is_taken_back_before_a_retry_gets_it() {
+    for is_joined_first in [false, true] {
+        let mut bench = Bench::new(RelaySettings::default());
+        bench.client(&call(1, Some("toolu_1"), &json!({})));
+        bench.client(&cancel(1, "timeout"));
+        let number = posted_number(&bench.server(&answer(1, "the film")));
+        let retry = call(2, Some("toolu_2"), &json!({}));
+        let done = if is_joined_first {
+            assert!(bench.client(&retry).is_nothing());
+            bench.handle(RelayEvent::Posted(number, PostReply::Repeated))
+        } else {
+            bench.handle(RelayEvent::Posted(number, PostReply::Repeated));
+            bench.client(&retry)
+        };
+        assert!(done.is_nothing() && done.names() == ["withdraw"], "{done:?}");
+        let stops = |effect: &RelayEffect| matches!(effect, RelayEffect::StopPost(stopped) if *stopped == number);
+        assert!(done.others.iter().any(stops), "{done:?}");
+        let done = bench.handle(RelayEvent::Withdrawn(number, WithdrawReply::Unclear));
+        assert_eq!((done.to_client.len(), bench.relay.is_idle()), (1, true));
+    }
+}
+
+/// A client uses the id of a call that it has given up for another one.
+#[test]
+fn an_id_that_is_in_use_again_leaves_no_mark_and_no_waiting_call() {
+    let mut bench = Bench::new(RelaySettings::default());
+    bench.client(&call(1, None, &json!({"a": 1})));
+    bench.client(&cancel(1, "timeout"));
+    assert!(bench.client(&call(2, None, &json!({"a": 1}))).is_nothing());
+    let done = bench.client(&call(1, None, &json!({"b": 1})));
+    assert_eq!(done.names(), ["unmark"]);
+    // The one that had joined has a run of its own.
+    assert_eq!(done.to_server.len(), 2);
+    assert_eq!(bench.server(&answer(2, "a")).to_client.len(), 1);
+    assert_eq!(bench.server(&answer(1, "b")).to_client.len(), 1);
+}
+
+/// Servers do not answer what was stopped.
+#[test]
+fn stopped_runs_take_no_places() {
+    let mut bench = Bench::new(RelaySettings::default());
+    for id in 0..1000 {
+        bench.client(&call(id, None, &json!({"id": id})));
+        assert_eq!(bench.client(&cancel(id, "Escape")).to_server.len(), 1);
+    }
+    bench.client(&call(1000, None, &json!({})));
+    bench.client(&cancel(1000, "timeout"));
+    assert!(bench.client(&call(1001, None, &json!({}))).is_nothing());
+}
+
+/// Cancels of a tool whose work can be undone reach the server, also after an early answer.
+#[test]
+fn a_revertible_tool_is_stopped_after_an_early_answer() {
+    for is_revertible in [false, true] {
+        let mut bench = Bench::new(RelaySettings {
+            answer_after: AnswerAfter::After(Duration::from_secs(1)),
+            revertible: is_revertible
+                .then(|| "render".to_owned())
+                .into_iter()
+                .collect::<BTreeSet<_>>(),
+            ..RelaySettings::default()
+        });
+        bench.client(&call(1, None, &json!({})));
+        assert_eq!(bench.tick(2).to_client.len(), 1);
+        let done = bench.client(&cancel(1, "timeout"));
+        assert_eq!(done.to_server.len(), usize::from(is_revertible));
+        assert_eq!(bench.relay.is_running(), !is_revertible);
+    }
+}
+
+/// The client has closed its input before its last answer was written.
+#[test]
+fn an_answer_that_is_written_after_the_end_of_the_input_is_posted_if_missing() {
+    let mut bench = Bench::new(RelaySettings::default());
+    bench.client(&call(1, Some("toolu_1"), &json!({})));
+    bench.server(&answer(1, "the film"));
+    assert!(bench.handle(RelayEvent::InputEnded).names().is_empty());
+    assert_eq!(bench.handle(RelayEvent::AllWritten).names(), ["post if missing"]);
+}
+
+/// A cancelled retry leaves the result with the call that has it.
+#[test]
+fn a_retry_that_is_given_up_changes_no_owner_of_an_ended_run() {
+    let mut bench = Bench::new(RelaySettings::default());
+    bench.client(&call(1, Some("toolu_1"), &json!({})));
+    bench.client(&cancel(1, "timeout"));
+    let number = posted_number(&bench.server(&answer(1, "the film")));
+    bench.client(&call(2, Some("toolu_2"), &json!({})));
+    bench.client(&cancel(2, "timeout"));
+    let done = bench.handle(RelayEvent::Posted(number, PostReply::Settled));
+    let owner = done.others.iter().find_map(|effect| match effect {
+        RelayEffect::Keep(_, kept) => kept.call_id.as_deref(),
+        _ => None,
+    });
+    assert_eq!(owner, Some("toolu_1"));
+}
