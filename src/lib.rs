@@ -26,7 +26,7 @@
 //! | `local_token` | the token file for commands of the proxy's own user |
 //! | `config` | file, variables and flags → settings of the rooms above |
 //! | `app` | construction of the whole process |
-//! | `demo` | six failures, played against a strict provider with and without the proxy |
+//! | `demo` | reported failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
 //! Before them come two packages with maps of their own: the core, [`antiphon_core`], with [`work`], [`splice`], `digest`,

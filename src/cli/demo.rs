@@ -1,4 +1,4 @@
-//! `antiphon demo`: plays six stories on a terminal, or serves the strict provider alone.
+//! `antiphon demo`: plays its stories on a terminal, or serves the strict provider alone.
 
 use std::{
     io::{self, IsTerminal},
@@ -14,6 +14,9 @@ use crate::{
 };
 
 use super::{diff, serve::STOP_TIMEOUT, signals::Signals, success_if};
+
+/// Variables by which `antiphon mcp` finds a proxy and its own token.
+const WRAPPER_VARIABLES: [&str; 2] = ["ANTIPHON_URL", "ANTIPHON_SERVICE_TOKEN"];
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -38,6 +41,9 @@ pub(super) struct Args {
     /// Address and port of the dashboard [default: 127.0.0.1:4748, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "provider_only", value_parser = parse_loopback)]
     admin_listen: Option<SocketAddr>,
+    /// Be the MCP server of a story, on standard input and output
+    #[arg(long, hide = true, exclusive = true)]
+    toy_server: bool,
 }
 
 /// Runs the demo on a runtime of its own.
@@ -55,6 +61,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Plays the stories, or serves the provider, until they end or a signal comes.
 async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.toy_server {
+        demo::serve_toy().await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut signals = Signals::new().context("cannot listen for signals")?;
     // SIGHUP stops the demo too: it means that the terminal was closed, and there is no configuration to reload.
     let stop = async {
@@ -73,6 +83,7 @@ async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
         is_read_along: is_terminal,
         has_colours: is_terminal && process_environment("NO_COLOR").is_none(),
         diff: diff::diff_lines,
+        wrapper_variables: WRAPPER_VARIABLES,
     };
     let is_as_promised = demo::play(play, out, stop).await?;
     Ok(success_if(is_as_promised))

@@ -125,7 +125,7 @@ enum CliCommand {
     /// Find and explain damaged session files of coding agents, and mend those of Claude Code and Codex
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Args),
-    /// Play six failures with and without the proxy: no key, no network, no file
+    /// Play reported failures with and without the proxy: no key, no network, no file
     #[command(after_help = demo::AFTER_HELP)]
     Demo(demo::Args),
     /// Write, check, print or describe the configuration

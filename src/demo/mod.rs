@@ -1,12 +1,14 @@
-//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and six stories played on them.
+//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and stories played on them.
 //!
-//! No key, no network but loopback, no file. Every verdict is the provider's or the proxy's own answer.
+//! No key, no network but loopback, no file. Every verdict is the provider's or the proxy's own answer. The last story
+//! starts an MCP server of its own, behind `antiphon mcp`.
 
 mod client;
 mod setup;
 mod stage;
 mod stories;
 mod tell;
+mod toy_server;
 mod traffic;
 
 use std::{
@@ -19,6 +21,7 @@ use crate::{app::RunningProxy, server::Tasks, wire::Wire};
 use setup::{Cast, DRAIN};
 use stage::{Score, Stage};
 use tell::Tell;
+pub use toy_server::serve_toy;
 
 /// Default addresses of the proxy, the same as those of `serve`.
 const DATA: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
@@ -47,9 +50,11 @@ pub struct Play {
     pub has_colours: bool,
     /// The diff of `antiphon repair --diff`.
     pub diff: DiffLines,
+    /// Variables by which `antiphon mcp` finds a proxy and its own token.
+    pub wrapper_variables: [&'static str; 2],
 }
 
-/// Plays the six stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
+/// Plays the stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let tasks = Tasks::on_current_runtime();
     let cast = Cast::start_all(stories::KEYS, &tasks)?;
@@ -63,6 +68,7 @@ pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Outp
         admin_at: running.admin,
         tokens: cast.tokens,
         diff: play.diff,
+        wrapper_variables: play.wrapper_variables,
         pace: if play.is_read_along { PACE } else { Duration::ZERO },
         score: Score::default(),
     };
@@ -154,11 +160,9 @@ fn greet_reader(
     provider_at: SocketAddr,
     places: [&Place; 2],
 ) -> io::Result<()> {
-    tell.highlight_line(
-        "Six failures that users have reported. Each request is sent to the provider, then to Antiphon.",
-    )?;
+    tell.highlight_line("Failures that users have reported. Each request is sent to the provider, then to Antiphon.")?;
     tell.write_line(
-        "Everything runs in this process: no key, no network, no file. The provider is scripted, and\n\
+        "Everything runs on this machine: no key, no network, no file. The provider is scripted, and\n\
          refuses broken conversations in the words of Anthropic and OpenAI.",
     )?;
     tell.write_line("")?;

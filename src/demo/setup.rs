@@ -57,6 +57,8 @@ pub(super) const CLIENTS: [&str; 3] = ["alice", "build-server", "nightly-agent"]
 pub(super) struct Tokens {
     /// Token of the tool service.
     pub(super) service: String,
+    /// Token of `antiphon mcp`, as a service of one client.
+    pub(super) wrapper: String,
     clients: [String; CLIENTS.len()],
 }
 
@@ -66,6 +68,7 @@ impl Tokens {
         let token = |name: &str| blake3::hash(format!("{seed} {name}").as_bytes()).to_hex().to_string();
         Ok(Self {
             service: token("service"),
+            wrapper: token("wrapper"),
             clients: CLIENTS.map(|name| token(&format!("client {name}"))),
         })
     }
@@ -197,8 +200,12 @@ fn config_text(cast: &Cast) -> String {
     let mut text = format!(
         "[server]\ndrain_timeout = \"1s\"\ntrust_mode_header = true\n[ledger]\nstore = \"memory\"\n[timeouts]\n\
          headers = \"1500ms\"\nserver_tool = \"700ms\"\n\
-         [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n[client_tokens]\n",
-        TokenHash::hash_token(cast.tokens.service.as_bytes())
+         [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n\
+         [services.wrapper]\ntoken = \"{}\"\nprincipals = [\"{}\"]\ntools = [\"*\"]\n[client_tokens]\n",
+        TokenHash::hash_token(cast.tokens.service.as_bytes()),
+        // Without an owner, the result of a service of several clients would wait until its call is certain.
+        TokenHash::hash_token(cast.tokens.wrapper.as_bytes()),
+        CLIENTS[1],
     );
     // Writing into a String cannot fail.
     for name in CLIENTS {

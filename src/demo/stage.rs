@@ -20,6 +20,9 @@ pub(super) struct Stage {
     pub(super) tokens: Tokens,
     /// Function that compares two bodies.
     pub(super) diff: DiffLines,
+    /// Variables with the address of the proxy and the token of `antiphon mcp`.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "the wrapper runs on Unix only"))]
+    pub(super) wrapper_variables: [&'static str; 2],
     /// Pause between two stories.
     pub(super) pace: Duration,
     /// Outcomes so far.

@@ -1,8 +1,10 @@
-//! The six reported failures. Each is played against the provider itself and through the proxy, and the output reports
+//! The reported failures. Each is played against the provider itself and through the proxy, and the output reports
 //! what was observed.
 
 mod aborted;
 mod closed;
+#[cfg(unix)]
+mod given_up;
 mod killed;
 mod repeated;
 mod slow;
@@ -28,6 +30,8 @@ pub(super) const KEYS: &[&str] = &[
     closed::ANN,
     closed::BEN,
     repeated::KEY,
+    #[cfg(unix)]
+    given_up::KEY,
     TEAM_KEYS[0].1,
     TEAM_KEYS[1].1,
 ];
@@ -44,7 +48,14 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     stage.pause().await;
     closed::tell(stage).await?;
     stage.pause().await;
-    repeated::tell(stage).await
+    repeated::tell(stage).await?;
+    // The wrapper of MCP servers runs on Unix only.
+    #[cfg(unix)]
+    {
+        stage.pause().await;
+        given_up::tell(stage).await?;
+    }
+    Ok(())
 }
 
 type Headers<'h> = &'h [(&'h str, &'h str)];

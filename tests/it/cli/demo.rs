@@ -50,10 +50,10 @@ fn stories(text: &str) -> Vec<String> {
     stories.split("\n\n").filter(numbered).map(flat).collect()
 }
 
-const SCORE: &str = "without Antiphon: 6 of 6 failed; with Antiphon: 6 of 6 went on";
+const SCORE: &str = "without Antiphon: 7 of 7 failed; with Antiphon: 7 of 7 went on";
 
 /// Parts of each story, in their order.
-const PARTS: [&[&str]; 6] = [
+const PARTS: [&[&str]; 7] = [
     &[
         "1. The agent is killed while a tool runs (github/copilot-cli#3183)",
         "without: 400 messages.465: `tool_use` ids were found without `tool_result` blocks immediately after: \
@@ -105,10 +105,17 @@ const PARTS: [&[&str]; 6] = [
         "with: 403 A sent mail cannot be taken back. This claim is refused: only the conversation could tell Alice that it \
          was sent, and she may leave it at any time.",
     ],
+    &[
+        "7. The client gives up a tool of an MCP server (anthropics/claude-code#22542)",
+        "without: 200 The server ends with its client, and the report is lost: the next request contains nothing of it.",
+        "with: 200 antiphon mcp lets the run go on, and posts its result: the next request contains \"report: 41 pages, \
+         report.pdf\" once.",
+        "The dashboard says where it came from: mcp:toy",
+    ],
 ];
 
 #[tokio::test]
-async fn the_six_stories_are_printed_and_no_files_remain() {
+async fn the_stories_are_printed_and_no_files_remain() {
     let home = state::directory();
     let mut command = demo(&FREE);
     command.current_dir(&home);

@@ -82,13 +82,13 @@ impl ToolOutcome {
         let mut body = self.content_body();
         body.truncate(body.len().saturating_sub(1));
         if let Some(source) = source {
-            body.push_str(&format!(r#","source":{}"#, quote_string(source)));
+            body.push_str(r#","source":"#);
+            body.push_str(&quote_string(source));
         }
-        body.push_str(if only_if_missing {
-            r#","only_if_missing":true}"#
-        } else {
-            "}"
-        });
+        if only_if_missing {
+            body.push_str(r#","only_if_missing":true"#);
+        }
+        body.push('}');
         body
     }
 
