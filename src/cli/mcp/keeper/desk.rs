@@ -8,7 +8,6 @@ use tokio::{sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 use super::{
     client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
-    server::server_name,
 };
 use crate::{
     cli::mcp::{
@@ -49,7 +48,7 @@ impl Desk {
     /// Opens the folder of runs, and creates the relay.
     pub(super) fn open(
         args: &WrapperArgs,
-        server: RunHash,
+        (server, server_name): (RunHash, String),
         answers: UnboundedSender<RelayEvent>,
         to_server: Outlet,
         to_client: Outlet,
@@ -76,7 +75,7 @@ impl Desk {
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
             once: OnceTools::of_names(&args.once),
-            server_name: server_name(&args.server),
+            server_name,
         };
         Self {
             relay: CallRelay::new(settings),
