@@ -46,6 +46,7 @@ impl CallRelay {
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
             RelayEvent::CallLost(id, line) => self.lose_call(&id, line),
+            RelayEvent::CallUnsent(id, line) => self.end_unsent(&id, line),
             RelayEvent::ServerGone => self.lose_server(),
             RelayEvent::Tick => self.take_tick(),
             RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),

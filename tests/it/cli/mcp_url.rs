@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
     net::TcpListener,
+    process::Command,
 };
 
 use super::{
     Conversation, FILM, IDS, Stage, ToyClient, await_that,
-    toy_server::{EARLIER, MODERN, ToyCall, ToyManner, ToyServer},
+    mcp_toy_server::{EARLIER, MODERN, ToyCall, ToyManner, ToyServer},
 };
-use crate::support::provider::Reply;
+use crate::support::{binary::Install, provider::Reply};
 
 /// Servers of both versions, with both forms of answers.
 const MANNERS: [ToyManner; 4] = [
@@ -48,7 +49,11 @@ async fn connect(stage: &Stage, server: &ToyServer, manner: ToyManner, flags: &[
 }
 
 fn start(stage: &Stage, url: &str, flags: &[&str]) -> ToyClient {
-    let mut child = stage.command(&[&["--url", url], flags].concat()).spawn().unwrap();
+    client_of(stage.command(&[&["--url", url], flags].concat()))
+}
+
+fn client_of(mut command: Command) -> ToyClient {
+    let mut child = command.spawn().unwrap();
     ToyClient {
         stdin: child.stdin.take(),
         lines: tokio::io::AsyncBufReadExt::lines(BufReader::new(child.stdout.take().unwrap())),
@@ -392,6 +397,37 @@ async fn each_fault_of_a_call_is_an_error_for_that_call() {
         // The session goes on.
         sync(&mut client, manner, 2).await;
         assert_eq!(client.leave().await, (Some(0), String::new()), "{toy:?}");
+    }
+    stage.await_no_process().await;
+}
+
+/// With `--once`, a call that the server has not read did not run, and may be sent again. Its own error is an end.
+#[tokio::test]
+async fn a_call_that_was_not_read_has_not_run() {
+    let json = "application/json";
+    let install = Install::new("");
+    let process = install.start().await;
+    let stage = Stage::at(install.state().to_owned(), "");
+    stage.configure(&process);
+    for (toy, runs) in [
+        (ToyCall::Raw(401, json, "{}"), 2),
+        (ToyCall::Raw(400, json, r#"{"error":{"code":-7,"message":"wrong"}}"#), 1),
+    ] {
+        let manner = calling(toy);
+        let server = ToyServer::start(manner).await;
+        let url = server.url();
+        let flags = ["--url", &url, "--once", "render", "--tier", "render=one_way"];
+        let mut command = stage.command(&flags);
+        command.env_remove("ANTIPHON_SERVICE_TOKEN");
+        let mut client = client_of(command);
+        greet(&mut client).await;
+        for id in [1, 2] {
+            call(&mut client, manner, id, "").await;
+            let line = client.line().await;
+            assert!(line["id"] == id && line["error"].is_object(), "{toy:?}: {line}");
+        }
+        assert_eq!(server.runs(), runs, "{toy:?}");
+        drop(client.leave().await);
     }
     stage.await_no_process().await;
 }
