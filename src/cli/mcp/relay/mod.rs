@@ -28,6 +28,8 @@ pub(super) use state::CallRelay;
 
 use std::time::Duration;
 
+use state::ClientPresence;
+
 impl CallRelay {
     /// Takes an event at a time since the start. Returns what is to be done, in this order.
     pub(super) fn handle_event(&mut self, now: Duration, event: RelayEvent) -> Vec<RelayEffect> {
@@ -37,7 +39,7 @@ impl CallRelay {
             RelayEvent::ClientPiece(_) if self.holds_long_line() => {}
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
             RelayEvent::InputEnded => {
-                self.is_input_ended = true;
+                self.presence = self.presence.max(ClientPresence::Reading);
                 self.post_unread();
             }
             RelayEvent::ClientGone => self.lose_client(),
