@@ -353,10 +353,15 @@ impl Telemetry {
 
     /// Records a result that a tool service posted: one log line, and its count.
     pub fn record_post(&self, event: &ResultPosted<'_>) {
-        let ResultPosted { service, answer, bytes } = event;
+        let ResultPosted {
+            service,
+            answer,
+            bytes,
+            source,
+        } = event;
         self.metrics.ledger.posts.count([*answer]);
         // The size only: the content of results is never logged.
-        tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
+        tracing::info!(target: "antiphon::ledger", service, answer, bytes, source, "result posted");
     }
 
     /// Records the answer to a claim of an intent: one of [`CLAIM_ANSWERS`].

@@ -289,14 +289,14 @@ export function profiles(now, cleared, hostile) {
 /** Late results. */
 export function late(now, busy) {
   if (!busy) return { detached: {}, events: {}, tools: [], outstanding: 0, services: 1, recent: [] };
-  const event = (seconds, event, age_seconds, tool = "render") => ({ at: iso(now - seconds * 1000), event, age_seconds, call_id: `toolu_01${String(seconds).padStart(22, "A")}`, tool });
+  const event = (seconds, event, age_seconds, tool = "render", source = null) => ({ at: iso(now - seconds * 1000), event, age_seconds, call_id: `toolu_01${String(seconds).padStart(22, "A")}`, tool, source });
   return {
     detached: { stream_dropped: 14, went_on: 6, silent: 2, closed: 5 },
     events: { attached: 4, detached: 21, parked: 5, delivered: 17, acked: 12, conflict: 1, ambiguous: 0, expired: 0, cancelled: 0, unread: 0, lost: 0 },
     tools: [{ tool: "hold_seat", detached: 2, overrun: 0 }, { tool: "render", detached: 19, overrun: 3 }],
     outstanding: 8,
     services: 2,
-    recent: [event(14, "delivered", 130), event(48, "detached", null), event(95, "delivered", 42), event(180, "parked", null, null), event(260, "delivered", 2210), event(700, "conflict", null)],
+    recent: [event(14, "delivered", 130), event(48, "detached", null, "render", "mcp:studio"), event(95, "delivered", 42), event(180, "parked", null, null), event(260, "delivered", 2210), event(700, "conflict", null)],
   };
 }
 

@@ -18,6 +18,8 @@ use crate::{
 const IDS_MAX: usize = 256;
 /// The longest call id, in bytes.
 pub(super) const ID_BYTES_MAX: usize = 1024;
+/// The longest name of a program whose result is posted, in characters.
+const SOURCE_CHARS_MAX: usize = 64;
 
 /// The result of a call; unknown members are ignored.
 #[derive(ToSchema)]
@@ -39,6 +41,10 @@ pub(super) struct ResultBody {
     #[serde(default)]
     #[schema(default = false)]
     only_if_missing: bool,
+    /// The program whose result it is, such as `mcp:toy`: ASCII without control characters. It is shown in the log and in
+    /// the recent events of the dashboard, and not stored with the result
+    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    source: Option<String>,
     #[serde(flatten)]
     named: NamedCallBody,
 }
@@ -96,7 +102,7 @@ pub(super) struct AcksBody {
 }
 
 /// The body of a service's request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServiceBody {
     /// The call id. `None` if the body does not contain it.
     pub(super) call_id: Option<Vec<u8>>,
@@ -118,22 +124,13 @@ pub(super) struct ServiceBody {
     pub(super) is_refused: bool,
     /// `true` if the result is never appended.
     pub(super) only_if_missing: bool,
+    /// The program whose result it is. `None` if the body does not contain it.
+    pub(super) source: Option<String>,
 }
 
 /// Reads the body of a result or a heartbeat. It may be empty.
 pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
-    let mut said = ServiceBody {
-        call_id: None,
-        owner: None,
-        session: None,
-        tool: None,
-        input: None,
-        replaces: None,
-        content: None,
-        is_error: false,
-        is_refused: false,
-        only_if_missing: false,
-    };
+    let mut said = ServiceBody::default();
     if body.trim_ascii().is_empty() {
         return Ok(said);
     }
@@ -145,7 +142,7 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
         .map_err(|_| Problem::malformed(OBJECT))?;
     for (name, span) in members {
         match (&name[..], json.kind(span)) {
-            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces", JsonKind::Null) => {}
+            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"source", JsonKind::Null) => {}
             (b"session", JsonKind::String) => said.session = Some(json.decode_string(span).to_vec()),
             (b"tool", JsonKind::String) => said.tool = Some(json.decode_string(span).to_vec()),
             (b"replaces", JsonKind::String) => {
@@ -166,6 +163,12 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
                 }
                 said.owner = owner;
             }
+            (b"source", JsonKind::String) => {
+                said.source = read_source(&json.decode_string(span));
+                if said.source.is_none() {
+                    flaw = Some("source must have 1 to 64 characters of ASCII, without control characters");
+                }
+            }
             (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
             (b"only_if_missing", _) if json.bytes(span) == b"true" => said.only_if_missing = true,
@@ -175,13 +178,13 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
             // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
             (
-                b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error" | b"refused"
+                b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"source" | b"is_error" | b"refused"
                 | b"only_if_missing",
                 _,
             ) => {
                 flaw = Some(
-                    "owner, call_id, session, tool and replaces must be strings, is_error, refused and only_if_missing \
-                     true or false",
+                    "owner, call_id, session, tool, replaces and source must be strings, is_error, refused and \
+                     only_if_missing true or false",
                 );
             }
             // Unknown members are ignored, so that services may send more than this version reads.
@@ -189,6 +192,13 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, Problem> {
         }
     }
     flaw.map_or(Ok(said), |flaw| Err(Problem::malformed(flaw)))
+}
+
+/// Reads the name of the program whose result was posted. `None` if it is too long, empty or not printable.
+fn read_source(text: &[u8]) -> Option<String> {
+    let is_printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_good = is_printable && (1..=SOURCE_CHARS_MAX).contains(&text.len());
+    is_good.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 /// Reads the call ids of a lookup.
@@ -320,6 +330,7 @@ mod tests {
             "replaces",
             "refused",
             "only_if_missing",
+            "source",
         ];
         assert_eq!(names.len(), read.len(), "{names:?}");
         assert!(read.iter().all(|name| names.contains(name)), "{names:?}");

@@ -107,6 +107,7 @@ pub(super) async fn answer_service(
     let is_result = matches!(ask, LedgerOperation::Result(_));
     let checked = request_body::read_service_body(body).and_then(|said| check_body(said, claim, call_id, is_result));
     let mut bytes = 0;
+    let source = checked.as_ref().ok().and_then(|said| said.source.clone());
     let answered = match checked {
         Ok(said) => {
             let named = NamedCall {
@@ -125,6 +126,7 @@ pub(super) async fn answer_service(
                     let terms = PostTerms {
                         replaces: said.replaces,
                         only_if_missing: said.only_if_missing,
+                        source: source.as_deref(),
                     };
                     post_result(api, &named, content, said.is_error, terms).await
                 }
@@ -148,6 +150,7 @@ pub(super) async fn answer_service(
             service: &service.name,
             answer: label,
             bytes,
+            source: source.as_deref(),
         });
     }
     answered.map(|(_, answer)| answer)
@@ -225,7 +228,7 @@ async fn post_result(
     named: &NamedCall<'_>,
     content: String,
     is_error: bool,
-    terms: PostTerms,
+    terms: PostTerms<'_>,
 ) -> Result<(&'static str, Response<ApiBody>), Problem> {
     let posting = api.late.calls().post_result(named, content, is_error, terms);
     posting.await.map_err(Problem::from).and_then(answer_post)

@@ -39,7 +39,7 @@ async fn post_file(proxy: &ProxyFlags, folder: &mut RunFolder, file: &Path) {
         return;
     };
     if let Some(call_id) = kept.call_id.clone() {
-        let reply = try_post(proxy, &call_id, &kept.outcome.post_body(false)).await;
+        let reply = try_post(proxy, &call_id, &kept.outcome.post_body(None, false)).await;
         if reply == Some(PostReply::Settled) {
             let posted = KeptResult {
                 place: KeptPlace::Posted,

@@ -21,6 +21,7 @@ pub(super) use parking::settle_and_expire;
 pub use posting::{HeartbeatOutcome, PostTerms, WithdrawOutcome};
 pub use queries::{CallFilter, FoundCall};
 pub use read_result::ReadResult;
+pub(super) use settling::Post;
 pub use settling::PostOutcome;
 
 use std::{

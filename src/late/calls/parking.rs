@@ -39,6 +39,7 @@ impl Calls {
         &self,
         named: &NamedCall<'_>,
         posted: PostedResult,
+        source: Option<&str>,
     ) -> Result<PostOutcome, LateError> {
         let (parts, service) = (&self.0.parts, named.service.principal);
         let now = clock::unix_time();
@@ -52,6 +53,10 @@ impl Calls {
         let key = ParkedResult::key(service, call_names::parked_name(&parked));
         parts.record_owners.note(RecordKind::Parked, service);
         let insert = parts.parked.insert_step(key, &parked, now);
+        let post = Post {
+            source,
+            ..Post::of_result(&parked.posted)
+        };
         let mut made_at = now;
         if let CommitOutcome::Conflict(existing) = parts.ledger.commit(vec![insert], now).await? {
             let record = existing.into_iter().flatten().next();
@@ -60,11 +65,11 @@ impl Calls {
             // The first result wins, as it does for a recorded call.
             if earlier.is_some_and(|earlier| earlier.posted.digest != parked.posted.digest) {
                 let (principal, reason) = (named.service.principal, PostRefusal::Conflict);
-                return self.store_refused(principal, named, reason, &parked.posted, None).await;
+                return self.store_refused(principal, named, reason, post).await;
             }
         } else {
             let tool = named.described.map(|(tool, _)| tool);
-            let label = LateCallLabel::new(named.call_id, tool);
+            let label = LateCallLabel::new(named.call_id, tool).with_source(source);
             self.0.parts.telemetry.record_late_event_of("parked", label);
         }
         self.note_parked(key, &parked);
@@ -74,9 +79,8 @@ impl Calls {
             .settle_named(
                 named,
                 Post {
-                    posted: &parked.posted,
-                    replaces: None,
                     parked_removal: Some(&remove),
+                    ..post
                 },
             )
             .await?;
@@ -161,9 +165,8 @@ impl Calls {
             };
             let remove = record.remove_step();
             let post = Post {
-                posted: &parked.posted,
-                replaces: None,
                 parked_removal: Some(&remove),
+                ..Post::of_result(&parked.posted)
             };
             match self.settle_named(&named_call(service, &parked), post).await {
                 Ok(SettleOutcome::Done(outcome)) => {
@@ -257,8 +260,11 @@ impl Calls {
                 if record.made_at + self.0.parts.settings.ttl <= now {
                     let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
                     let remove = record.remove_step();
-                    self.store_refused(service.principal, &named, reason, &parked.posted, Some(&remove))
-                        .await?;
+                    let post = Post {
+                        parked_removal: Some(&remove),
+                        ..Post::of_result(&parked.posted)
+                    };
+                    self.store_refused(service.principal, &named, reason, post).await?;
                     self.0.awaited.remove(&record.key);
                     continue;
                 }

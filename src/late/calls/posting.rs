@@ -38,12 +38,14 @@ pub enum HeartbeatOutcome {
 
 /// The wishes of a service for a result that it posts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PostTerms {
+pub struct PostTerms<'s> {
     /// The digest of the stored result that this one corrects, as long as no request contains that. `None` for a first
     /// result.
     pub replaces: Option<[u8; 32]>,
     /// `true` if the result is restored in the place of its call, and never appended.
     pub only_if_missing: bool,
+    /// The program whose result it is, in printable characters. `None` if the service does not say.
+    pub source: Option<&'s str>,
 }
 
 impl Calls {
@@ -54,7 +56,7 @@ impl Calls {
         named: &NamedCall<'_>,
         content: String,
         failed: bool,
-        terms: PostTerms,
+        terms: PostTerms<'_>,
     ) -> Result<PostOutcome, LateError> {
         self.0.parts.await_call(named.call_id).await;
         let posted = PostedResult {
@@ -62,9 +64,9 @@ impl Calls {
             ..PostedResult::new(content, failed, &named.service.name, clock::unix_time())
         };
         let post = Post {
-            posted: &posted,
             replaces: terms.replaces,
-            parked_removal: None,
+            source: terms.source,
+            ..Post::of_result(&posted)
         };
         match self.settle_named(named, post).await? {
             SettleOutcome::Done(outcome) => return Ok(outcome),
@@ -76,7 +78,7 @@ impl Calls {
         }
         // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
         if is_strong(named.call_id, b"") {
-            self.park_result(named, posted).await
+            self.park_result(named, posted, terms.source).await
         } else {
             Ok(PostOutcome::Unknown)
         }

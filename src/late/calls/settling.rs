@@ -51,12 +51,26 @@ pub enum PostOutcome {
 
 /// A result on its way to its call.
 #[derive(Clone, Copy)]
-pub(super) struct Post<'p> {
+pub(in crate::late) struct Post<'p> {
     pub(super) posted: &'p PostedResult,
     /// The digest of the stored result that it corrects. `None` for a first result.
     pub(super) replaces: Option<[u8; 32]>,
     /// The step that removes the parked record of the result. It is applied with any outcome of the result.
     pub(super) parked_removal: Option<&'p CommitStep>,
+    /// The program whose result it is, as its service says. Events tell it. It is not stored.
+    pub(super) source: Option<&'p str>,
+}
+
+impl<'p> Post<'p> {
+    /// Returns the post of a first result that was not parked.
+    pub(in crate::late) const fn of_result(posted: &'p PostedResult) -> Self {
+        Self {
+            posted,
+            replaces: None,
+            parked_removal: None,
+            source: None,
+        }
+    }
 }
 
 /// The outcome of matching a result with its recorded call.
@@ -82,7 +96,7 @@ impl Calls {
                 MatchedCall::Several => {
                     // The owner is not known, so the refused result belongs to the service.
                     let (principal, reason) = (named.service.principal, PostRefusal::Ambiguous);
-                    let refused = self.store_refused(principal, named, reason, posted, parked_removal);
+                    let refused = self.store_refused(principal, named, reason, post);
                     return Ok(Some(SettleOutcome::Done(refused.await?)));
                 }
                 MatchedCall::One(found) => (found.record, found.value),
@@ -113,15 +127,14 @@ impl Calls {
                     if reason == PostRefusal::Conflict {
                         self.0.participants.note(LateChange::Conflict(record.key, &call), now);
                     }
-                    self.store_refused(principal, named, reason, posted, parked_removal)
-                        .await?
+                    self.store_refused(principal, named, reason, post).await?
                 }
                 PostRuling::Accepted(settled) => {
                     // The client has brought an answer of its own, so that nothing is missing.
                     let has_answer = posted.only_if_missing && call.state == RecordedCallState::Delivered;
                     let state = if has_answer { call.state } else { settled };
                     // On a conflict the call has changed: the next try judges the result anew.
-                    if !self.write_result(&record, call, posted, state, parked_removal).await? {
+                    if !self.write_result(&record, call, post, state).await? {
                         return Ok(None);
                     }
                     PostOutcome::Settled {
@@ -168,10 +181,10 @@ impl Calls {
         &self,
         record: &Record,
         mut call: RecordedCall,
-        posted: &PostedResult,
+        post: Post<'_>,
         state: RecordedCallState,
-        parked_removal: Option<&CommitStep>,
     ) -> Result<bool, LateError> {
+        let posted = post.posted;
         let (parts, now, key) = (&self.0.parts, clock::unix_time(), record.key);
         let attached = self.is_attached(&call, now);
         call.state = state;
@@ -199,11 +212,14 @@ impl Calls {
         let content = parts.content_step(key, content, until).await?;
         // One commit: after a crash the result, its delivery and its parked copy agree with each other.
         let steps = self.result_steps(record, &call, is_correction, until).into_iter();
-        let steps = steps.chain(joined.steps).chain(content).chain(parked_removal.cloned());
+        let steps = steps
+            .chain(joined.steps)
+            .chain(content)
+            .chain(post.parked_removal.cloned());
         if !parts.commit(steps.collect(), now).await? {
             return Ok(false);
         }
-        let label = LateCallLabel::new(&call.id, Some(&call.tool));
+        let label = LateCallLabel::new(&call.id, Some(&call.tool)).with_source(post.source);
         if is_correction {
             parts.telemetry.record_late_event_of("corrected", label);
         } else {
@@ -272,11 +288,10 @@ impl Calls {
         principal: Principal,
         named: &NamedCall<'_>,
         reason: PostRefusal,
-        posted: &PostedResult,
-        parked_removal: Option<&CommitStep>,
+        post: Post<'_>,
     ) -> Result<PostOutcome, LateError> {
         let now = clock::unix_time();
-        let mut posted = posted.clone();
+        let (mut posted, parked_removal) = (post.posted.clone(), post.parked_removal);
         if posted.content.byte_len() > REFUSED_CONTENT_BYTES_MAX {
             // The digest stays, so that an operator can still compare the content with the service's own log.
             posted.content = StoredContent::Inline("null".to_owned());
@@ -301,7 +316,7 @@ impl Calls {
             Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
         }
         let tool = named.described.map(|(tool, _)| tool);
-        let label = LateCallLabel::new(named.call_id, tool);
+        let label = LateCallLabel::new(named.call_id, tool).with_source(post.source);
         self.0.parts.telemetry.record_late_event_of(reason.label(), label);
         Ok(PostOutcome::Refused(reason))
     }

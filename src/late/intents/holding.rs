@@ -6,6 +6,7 @@ use super::{Holder, Intents, storing};
 use crate::{
     late::{
         LateError,
+        calls::Post,
         changes::LateChange,
         matching::{self, NamedCall, PostRuling},
         records::{
@@ -163,7 +164,9 @@ impl Intents {
             let is_done = match (call, ruling) {
                 // The intent is settled in the same commit.
                 (Some(Stored { record, value: call }), Some(PostRuling::Accepted(state))) => {
-                    self.calls.write_result(&record, call, &posted, state, None).await?
+                    self.calls
+                        .write_result(&record, call, Post::of_result(&posted), state)
+                        .await?
                 }
                 // No conversation waits for the call any more, but the effect has happened.
                 _ => self.settle_alone((&stored, held.holder), &posted, now).await?,
@@ -272,7 +275,7 @@ impl Intents {
         };
         let principal = record.key.owner();
         self.calls
-            .store_refused(principal, &named, reason, posted, None)
+            .store_refused(principal, &named, reason, Post::of_result(posted))
             .await
             .map(drop)
     }

@@ -191,6 +191,8 @@ pub struct LateCallLabel {
     pub call_id: String,
     /// The tool; `None` if it is not known.
     pub tool: Option<String>,
+    /// The program whose result it is; `None` unless the event is of a post that says so.
+    pub source: Option<String>,
 }
 
 impl LateCallLabel {
@@ -199,6 +201,16 @@ impl LateCallLabel {
         Self {
             call_id: printable_name(call_id),
             tool: tool.map(printable_name),
+            source: None,
+        }
+    }
+
+    /// Adds the program whose result it is, as a post has told it.
+    #[must_use]
+    pub fn with_source(self, source: Option<&str>) -> Self {
+        Self {
+            source: source.map(|source| printable_name(source.as_bytes())),
+            ..self
         }
     }
 }

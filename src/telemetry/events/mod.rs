@@ -22,4 +22,6 @@ pub struct ResultPosted<'e> {
     pub answer: &'static str,
     /// Bytes of the content.
     pub bytes: usize,
+    /// The program whose result it is; `None` if the service does not say.
+    pub source: Option<&'e str>,
 }

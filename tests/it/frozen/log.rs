@@ -47,8 +47,12 @@ fn of_telemetry() -> Vec<String> {
             side: Some("provider"),
             ..ended()
         });
-        let (service, answer, bytes) = ("s", "settled", 1);
-        telemetry.record_post(&ResultPosted { service, answer, bytes });
+        telemetry.record_post(&ResultPosted {
+            service: "s",
+            answer: "settled",
+            bytes: 1,
+            source: None,
+        });
     };
     // A log call site that is first met by a thread without a listener may stay disabled, so each event is written once
     // before.

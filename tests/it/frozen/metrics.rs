@@ -57,8 +57,12 @@ pub(crate) fn exercised() -> Telemetry {
         telemetry.set_breaker_count("u", standing.label(), 1);
     }
     for answer in POST_ANSWERS {
-        let (service, bytes) = ("s", 1);
-        telemetry.record_post(&ResultPosted { service, answer, bytes });
+        telemetry.record_post(&ResultPosted {
+            service: "s",
+            answer,
+            bytes: 1,
+            source: None,
+        });
     }
     for event in LATE_RESULT_EVENTS {
         telemetry.record_late_event(event);

@@ -86,6 +86,15 @@ impl Stage {
         (answer.status(), code)
     }
 
+    /// Returns the newest event of the dashboard: its name, its call and its source.
+    async fn newest_event(&self) -> Value {
+        let host = self.process.admin;
+        let request = format!("GET /admin/v1/late HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        let late = self.process.ask_admin(request).await.json();
+        let newest = &late["recent"][0];
+        json!([newest["event"], newest["call_id"], newest["source"]])
+    }
+
     /// Runs a command beside the proxy, with no credential. Returns exit code, standard output and standard error.
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         run_at(self.install.state(), self.process.data.port(), arguments)
@@ -146,6 +155,41 @@ async fn the_user_of_the_proxy_posts_without_a_service() {
     stage.says(Reply::Text("fine".to_owned()), &messages).await;
     let sent = String::from_utf8(stage.provider.last().body.to_vec()).unwrap();
     assert!(sent.contains("the film") && !sent.contains("a draft"), "{sent}");
+}
+
+/// Rows: a source, and whether it is taken. The event of the post names it, and a post with a bad one changes nothing.
+#[tokio::test]
+async fn events_name_the_source_of_a_post() {
+    let stage = Stage::start("", "127.0.0.1:0").await;
+    let me = stage.ask(get_with("/ledger/v1/me", &[KEY])).await;
+    let owner = me.json()["owner"].clone();
+    let longest = "m".repeat(64);
+    let rows = [
+        (json!("mcp:toy"), true),
+        (json!(" ~"), true),
+        (json!(longest), true),
+        (json!(null), true),
+        (json!(format!("{longest}m")), false),
+        (json!(""), false),
+        (json!("mcp:\u{f6}l"), false),
+        (json!("mcp:\ntoy"), false),
+        (json!(["mcp:toy"]), false),
+    ];
+    for (row, (source, is_taken)) in (1..).zip(rows) {
+        let (recorded, unknown) = (numbered_id(row), numbered_id(row + 100));
+        stage.calls(&recorded).await;
+        let body = json!({"content": "film", "source": source, "owner": owner});
+        for (id, status, event) in [(unknown, 202, "parked"), (recorded, 200, "attached")] {
+            let before = stage.newest_event().await;
+            let (answered, code) = stage.posts(&format!("calls/{id}/result"), &body).await;
+            let newest = stage.newest_event().await;
+            if is_taken {
+                assert_eq!((answered, newest), (status, json!([event, id, source])), "{source}");
+            } else {
+                assert_eq!((answered, &code[..], newest), (422, "malformed", before), "{source}");
+            }
+        }
+    }
 }
 
 /// Rows: configuration, address of the listener. The token of this machine is no service's there.

@@ -107,6 +107,7 @@ impl Fleet {
                 service,
                 answer,
                 bytes: 1,
+                source: None,
             });
         }
         for event in LATE_RESULT_EVENTS {

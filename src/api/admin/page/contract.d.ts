@@ -243,6 +243,7 @@ declare namespace Api {
     age_seconds: number | null;
     call_id: string | null;
     tool: string | null;
+    source: string | null;
   }
 
   interface LateResult {

@@ -18,12 +18,12 @@ export function showLate(late) {
 	say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting for delivery`);
 	const recent = late.recent
 		.slice(0, SHOWN)
-		.map(({ at, event, age_seconds, call_id, tool }) =>
+		.map(({ at, event, age_seconds, call_id, tool, source }) =>
 			h(
 				"li",
 				{},
 				h("span", { class: "time" }, when(at)),
-				h("span", {}, capital(word(event)), call_id !== null && [" ", tool !== null && name(tool, "tool"), " ", cut(call_id, shortId(call_id), "id quiet")]),
+				h("span", {}, capital(word(event)), call_id !== null && [" ", tool !== null && name(tool, "tool"), " ", cut(call_id, shortId(call_id), "id quiet")], source !== null && [" from ", name(source)]),
 				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after the post`),
 			),
 		);

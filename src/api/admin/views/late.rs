@@ -53,6 +53,8 @@ struct LateEventView {
     call_id: Option<String>,
     /// The tool; null if it is not known.
     tool: Option<String>,
+    /// The program whose result it is, as its service named it in the post, such as `mcp:toy`; null for other events.
+    source: Option<String>,
 }
 
 /// Returns the page of late results.
@@ -83,12 +85,15 @@ pub(in crate::api::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) 
 
 /// Converts one event.
 fn late_event_view(change: LateResultChange) -> LateEventView {
-    let (call_id, tool) = change.call.map(|call| (call.call_id, call.tool)).unzip();
+    let (call_id, tool, source) = change
+        .call
+        .map_or((None, None, None), |call| (Some(call.call_id), call.tool, call.source));
     LateEventView {
         at: rfc3339_date(change.at),
         event: change.event,
         age_seconds: change.age.map(|age| age.as_secs_f64()),
         call_id,
-        tool: tool.flatten(),
+        tool,
+        source,
     }
 }

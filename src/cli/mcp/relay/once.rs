@@ -48,6 +48,7 @@ impl CallRelay {
     }
 
     fn send_claim(&mut self, number: RunNumber) {
+        let server = self.server_label().to_owned();
         let Some(run) = self.runs.get_mut(&number) else {
             return;
         };
@@ -56,10 +57,7 @@ impl CallRelay {
         };
         let claim = RunClaim {
             tool: run.tool.clone(),
-            server: self
-                .server_name
-                .clone()
-                .unwrap_or_else(|| self.settings.server_name.clone()),
+            server,
             arguments: call_arguments(&first.line),
             input: first.request.input,
         };

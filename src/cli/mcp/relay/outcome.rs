@@ -12,6 +12,9 @@ use crate::{
 
 /// Largest kept result, in bytes. A post of a larger one would be refused.
 pub(in crate::cli::mcp) const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024 - 1024;
+/// Longest name of a server in a post, and its beginning.
+const SOURCE_CHARS_MAX: usize = 64;
+const SOURCE_PREFIX: &str = "mcp:";
 /// The result of a run whose server has ended.
 const SERVER_ENDED: &str = "the MCP server ended before it answered; the outcome is unknown";
 /// The result of a run that can be finished only by its client.
@@ -73,13 +76,19 @@ impl ToolOutcome {
         }
     }
 
-    /// Returns the body of the post. The content is that which a client would give to its model.
-    pub(in crate::cli::mcp) fn post_body(&self, only_if_missing: bool) -> String {
+    /// Returns the body of the post. The content is that which a client would give to its model. `source` names the server,
+    /// as [`post_source`] writes it.
+    pub(in crate::cli::mcp) fn post_body(&self, source: Option<&str>, only_if_missing: bool) -> String {
         let mut body = self.content_body();
-        if only_if_missing {
-            body.truncate(body.len().saturating_sub(1));
-            body.push_str(r#","only_if_missing":true}"#);
+        body.truncate(body.len().saturating_sub(1));
+        if let Some(source) = source {
+            body.push_str(&format!(r#","source":{}"#, quote_string(source)));
         }
+        body.push_str(if only_if_missing {
+            r#","only_if_missing":true}"#
+        } else {
+            "}"
+        });
         body
     }
 
@@ -108,6 +117,15 @@ impl ToolOutcome {
         let name = if self.is_failure { "error" } else { "result" };
         write_line(id, name, &self.body)
     }
+}
+
+/// Returns the name of a server in its posts. The ledger API takes 64 characters of ASCII, without control characters.
+pub(super) fn post_source(server: &str) -> String {
+    let letters = server.chars().map(|letter| match letter {
+        ' '..='~' => letter,
+        _ => '?',
+    });
+    SOURCE_PREFIX.chars().chain(letters).take(SOURCE_CHARS_MAX).collect()
 }
 
 /// Returns `true` if a result is the end of its call, and no question of the server.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{
     events::RelayEffect,
     message::{McpMessage, RpcId, read_message},
-    outcome::ToolOutcome,
+    outcome::{ToolOutcome, post_source},
     state::{CallRelay, ClientPresence, RunStage, SentAnswer, ToolRun, WrittenAnswer},
 };
 
@@ -52,11 +52,12 @@ impl CallRelay {
     /// Posts what the client may not have read, for conversations that miss it.
     pub(super) fn post_unread(&mut self) {
         let since = self.now.saturating_sub(READ_TIME);
+        let source = post_source(self.server_label());
         for answer in std::mem::take(&mut self.written) {
             if answer.at >= since
                 && let McpMessage::Answer { body, .. } = read_message(&answer.line)
             {
-                let body = ToolOutcome::of_answer(body).post_body(true);
+                let body = ToolOutcome::of_answer(body).post_body(Some(&source), true);
                 self.effects.push(RelayEffect::PostIfMissing(answer.call_id, body));
             }
         }

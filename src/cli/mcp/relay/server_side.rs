@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     events::{ClaimOrder, KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
     message::{McpMessage, RpcAnswer, RpcId, read_message, read_server_name, read_tools},
-    outcome::{ToolOutcome, absent_client_line},
+    outcome::{ToolOutcome, absent_client_line, post_source},
     state::{Asker, CallRelay, ClientPresence, RunStage, SentAnswer, ToolRun},
 };
 use crate::printable::printable_text;
@@ -120,6 +120,7 @@ impl CallRelay {
 
     /// Ends a run to which no client is attached.
     pub(super) fn end_run(&mut self, number: RunNumber, outcome: ToolOutcome, is_lost: bool) {
+        let source = post_source(self.server_label());
         let Some(run) = self.runs.get_mut(&number) else {
             return;
         };
@@ -133,7 +134,7 @@ impl CallRelay {
             self.keep_for_retry(hash, tool, None, outcome, is_lost);
             return;
         };
-        let body = outcome.post_body(false);
+        let body = outcome.post_body(Some(&source), false);
         run.stage = RunStage::Posting(outcome.clone(), false);
         let kept = KeptResult {
             tool,

@@ -279,6 +279,11 @@ impl CallRelay {
         }
     }
 
+    /// Returns the name of the server: its own, once it has told that.
+    pub(super) fn server_label(&self) -> &str {
+        self.server_name.as_deref().unwrap_or(&self.settings.server_name)
+    }
+
     pub(super) fn say(&mut self, note: String) {
         self.effects.push(RelayEffect::Say(note));
     }

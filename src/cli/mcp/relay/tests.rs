@@ -346,7 +346,7 @@ fn a_posted_result_is_taken_back_before_a_retry_gets_it() {
         let body: Value = serde_json::from_str(body).unwrap();
         assert_eq!(
             body,
-            json!({"content": [{"type": "text", "text": "the film"}], "is_error": false})
+            json!({"content": [{"type": "text", "text": "the film"}], "is_error": false, "source": "mcp:"})
         );
         let done = bench.handle(RelayEvent::Posted(*number, PostReply::Settled));
         assert_eq!(done.names(), ["keep", "unmark"]);
@@ -448,6 +448,43 @@ fn an_answer_that_may_be_unread_is_posted_for_conversations_that_miss_it() {
     }
 }
 
+/// Rows: the name that the server tells, that of its program, and the source of the posts.
+#[test]
+fn posts_name_the_server() {
+    let long = "n".repeat(100);
+    for (told, program, source) in [
+        (Some("toy"), "npx", "mcp:toy".to_owned()),
+        (None, "npx", "mcp:npx".to_owned()),
+        (Some(" "), "npx", "mcp:npx".to_owned()),
+        (Some("m\u{f6}bel\n\"1\""), "npx", "mcp:m?bel?\"1\"".to_owned()),
+        (Some(&long[..]), "npx", format!("mcp:{}", "n".repeat(60))),
+    ] {
+        let mut bench = Bench::new(RelaySettings {
+            server_name: program.to_owned(),
+            ..RelaySettings::default()
+        });
+        bench.client(&greeting("a client"));
+        let info = told.map_or_else(|| json!({}), |name| json!({"serverInfo": {"name": name}}));
+        bench.server(&format!("{}\n", json!({"jsonrpc": "2.0", "id": 0, "result": info})));
+        bench.client(&call(1, Some("toolu_1"), &json!({})));
+        bench.client(&call(2, Some("toolu_2"), &json!({"b": 1})));
+        bench.client(&cancel(1, "timeout"));
+        let mut done = bench.server(&answer(1, "the film")).others;
+        // The answer to the second call is written, and its client ends at once.
+        bench.server(&answer(2, "the song"));
+        bench.handle(RelayEvent::AllWritten);
+        done.extend(bench.handle(RelayEvent::ClientGone).others);
+        let bodies = done.into_iter().filter_map(|effect| match effect {
+            RelayEffect::Post(_, _, _, body) | RelayEffect::PostIfMissing(_, body) => Some(body),
+            _ => None,
+        });
+        let sources: Vec<Value> = bodies
+            .map(|body| serde_json::from_str::<Value>(&body).unwrap()["source"].clone())
+            .collect();
+        assert_eq!(sources, [json!(source), json!(source)]);
+    }
+}
+
 /// The client dies while it reads a line that is too long to be read here, and a joined call has its answer behind that.
 #[test]
 fn an_answer_behind_a_long_line_is_posted() {
@@ -476,7 +513,7 @@ fn a_server_that_ends_during_a_detached_run_leaves_a_fault() {
         panic!("{done:?}");
     };
     assert!(
-        body.contains("the outcome is unknown") && body.ends_with("\"is_error\":true}"),
+        body.contains("the outcome is unknown") && body.contains("\"is_error\":true"),
         "{body}"
     );
     // Nobody else gets it: a retry may run the tool.
