@@ -12,6 +12,7 @@
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
+#[allow(unused_imports, reason = "the exchanges use more of it")]
 mod loopback;
 mod support;
 

@@ -82,7 +82,8 @@ impl ToolOutcome {
         let mut body = self.content_body();
         body.truncate(body.len().saturating_sub(1));
         if let Some(source) = source {
-            body.push_str(&format!(r#","source":{}"#, quote_string(source)));
+            body.push_str(r#","source":"#);
+            body.push_str(&quote_string(source));
         }
         body.push_str(if only_if_missing {
             r#","only_if_missing":true}"#
