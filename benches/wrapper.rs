@@ -4,13 +4,15 @@
 //! does. Needs Linux: memory is read from `/proc`.
 #![allow(
     clippy::allow_attributes,
+    clippy::cast_precision_loss,
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::expect_used,
     reason = "a bench reads the clock, speaks, and may panic"
 )]
 
-#[allow(dead_code, unreachable_pub, unused_imports, reason = "the exchanges use more of it")]
+#[allow(unused_imports, reason = "the exchanges use more of it")]
 mod loopback;
 mod support;
 

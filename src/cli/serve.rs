@@ -13,8 +13,9 @@ use clap::ArgAction;
 use tokio::{
     runtime::{Builder, Handle},
     sync::mpsc,
+    task::JoinSet,
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     EXIT_INTERRUPTED, EXIT_TERMINATED,
@@ -248,16 +249,19 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     }
 }
 
-/// Posts what ended processes of `antiphon mcp` have left over, until the handle is dropped. `None` if this proxy does not
-/// accept results of this machine.
-fn post_left_over(launched: &LaunchedProxy) -> Option<AbortOnDropHandle<()>> {
+/// Posts what ended processes of `antiphon mcp` have left over, until the set is dropped. A proxy that does not accept
+/// results of this machine posts nothing.
+fn post_left_over(launched: &LaunchedProxy) -> JoinSet<()> {
     let running = &launched.running;
-    let is_meant = running.data.ip().is_loopback() && launched.ledger_place.is_some();
-    let proxy = ProxyFlags {
-        url: Some(banner::listener_url(running.data, running.tls.as_ref())),
-        config: None,
-    };
-    is_meant.then(|| AbortOnDropHandle::new(tokio::spawn(Box::pin(mcp::post_left_over(proxy)))))
+    let mut posting = JoinSet::new();
+    if running.data.ip().is_loopback() && launched.ledger_place.is_some() {
+        let proxy = ProxyFlags {
+            url: Some(banner::listener_url(running.data, running.tls.as_ref())),
+            config: None,
+        };
+        posting.spawn(Box::pin(mcp::post_left_over(proxy)));
+    }
+    posting
 }
 
 /// Starts the proxy beside this thread, on the same runtime: its files, its locks and its database may not answer.

@@ -33,7 +33,7 @@ SECONDS = 60
 # The word in the tool's result, which nothing else contains.
 WORD = "merganser"
 SESSION = "5e551001-0000-4000-8000-0000000000bb"
-FIRST, SECOND = "Please do turn-1.", "Please do turn-2."
+FIRST, SECOND, THIRD = "Please do turn-1.", "Please do turn-2.", "Please do turn-3."
 NAMES = {"Claude Code": "claude-code", "Codex": "codex"}
 UPSTREAMS = {"claude-code": "anthropic", "codex": "openai"}
 CALL_IDS = {"claude-code": "toolu_01Story{:017d}", "codex": "call_Story{:016d}"}
@@ -98,10 +98,17 @@ class Stage:
     def marks(self):
         return len(list((self.state / "antiphon/mcp").glob("*.run")))
 
+    def has_written_call(self):
+        """Tells if the client's own file has the first call."""
+        first = CALL_IDS[self.client].format(1)
+        return any(first in file.read_text("utf-8", "replace") for file in self.home.session_files())
+
     def kill_in_the_tool(self):
         """Starts the first turn, and kills the client once the tool runs."""
         process = self.start(FIRST)
         await_that(lambda: self.runs() == 1, lambda: f"the tool runs: {self.log()}")
+        # Claude Code writes its file a moment later. Killed before, it resumes a conversation that has no such call.
+        await_that(self.has_written_call, lambda: f"the session has the call: {self.log()}")
         process.send_signal(signal.SIGKILL)
         process.wait()
         await_that(lambda: self.marks() == 1, lambda: "the run goes on without its client")
@@ -205,6 +212,7 @@ def call(client, number):
 @contextmanager
 def staged(client, command, binary):
     script = {"turn-1": [[call(client, 1)], [{"text": "answer-1"}]], "turn-2": [[{"text": "answer-2"}]]}
+    script["turn-3"] = [[{"text": "answer-3"}]]
     with tempfile.TemporaryDirectory() as folder, serving(script) as provider:
         folder = Path(folder).resolve()
         provider.asked = lambda call_id: any(call_id in json.dumps(step) for step in provider.played)
@@ -236,6 +244,8 @@ def main():
             with staged(NAMES[client.name], command, binary.resolve()) as stage:
                 try:
                     story(stage)
+                    # Once more: a result that is there is not delivered again.
+                    stage.finish(stage.start(THIRD, resume=True))
                     wrong = list(stage.judge())
                 except Wrong as error:
                     wrong = [str(error)]

@@ -1,8 +1,5 @@
 //! `antiphon mcp` with the real binary, a toy server, a real proxy and a provider that judges strictly.
 
-mod toy_server;
-mod url;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -30,6 +27,10 @@ use crate::{
 
 #[path = "mcp_once.rs"]
 mod mcp_once;
+#[path = "mcp_toy_server.rs"]
+mod mcp_toy_server;
+#[path = "mcp_url.rs"]
+mod mcp_url;
 
 /// No step takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -16,7 +16,6 @@ use tokio::{
 use super::{
     client_pipes::write_note,
     outlet::{Outlet, QueueLoad},
-    server::server_name,
 };
 use crate::{
     cli::mcp::{
@@ -59,7 +58,7 @@ impl Desk {
     /// Opens the folder of runs, and creates the relay.
     pub(super) fn open(
         args: &WrapperArgs,
-        server: RunHash,
+        (server, server_name): (RunHash, String),
         answers: UnboundedSender<RelayEvent>,
         to_server: Outlet,
         to_client: Outlet,
@@ -86,7 +85,7 @@ impl Desk {
             client_timeout: args.client_timeout,
             revertible: revertible.map(|tier| tier.tool.clone()).collect(),
             once: OnceTools::of_names(&args.once),
-            server_name: server_name(args),
+            server_name,
         };
         Self {
             relay: CallRelay::new(settings),

@@ -130,7 +130,14 @@ impl Keeper {
         let (closed, client_closed) = unbounded_channel();
         let client_out = write_client(closed).context("cannot start")?;
         Ok(Self {
-            desk: Desk::open(args, server.identity, events, server.input, client_out, log),
+            desk: Desk::open(
+                args,
+                (server.identity, server.name),
+                events,
+                server.input,
+                client_out,
+                log,
+            ),
             front,
             linger: args.linger,
             stdout: server.output,

@@ -8,14 +8,10 @@ use std::{
     process::Stdio,
 };
 
-use http::Uri;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-use crate::{
-    cli::mcp::{arguments::WrapperArgs, relay::RunHash},
-    digest::digest_of,
-};
+use crate::{cli::mcp::relay::RunHash, digest::digest_of};
 
 /// Parts of the names of variables that tell one account from another. Two servers that differ in one share no run.
 const ACCOUNT_WORDS: [&str; 18] = [
@@ -89,13 +85,12 @@ pub(super) fn server_hash(command: &[OsString]) -> RunHash {
     digest_of(parts.chain(accounts.iter().map(Vec::as_slice)))
 }
 
-/// Returns the name of a server that has not told its own: that of its program, or its host.
-pub(super) fn server_name(args: &WrapperArgs) -> String {
-    let url = args.url.as_ref().and_then(|url| url.parse::<Uri>().ok());
-    let host = url.as_ref().and_then(Uri::host).map(str::to_owned);
-    let program = args.server.first().map(Path::new).and_then(Path::file_name);
-    let program = program.map(|name| name.to_string_lossy().into_owned());
-    host.or(program).unwrap_or_default()
+/// Returns the name of a server that has not told its own: that of its program.
+pub(super) fn server_name(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    program
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Sends a signal to the server and to what it has started.

@@ -16,7 +16,7 @@ use super::{
     client_pipes::write_note,
     http_server::HttpServer,
     outlet::Outlet,
-    server::{server_hash, signal_server, start_server},
+    server::{server_hash, server_name, signal_server, start_server},
 };
 use crate::cli::{
     EXIT_USAGE,
@@ -41,6 +41,8 @@ const LOG_TIME: Duration = Duration::from_secs(1);
 pub(super) struct StartedServer {
     /// The hash that tells its runs from those of other servers.
     pub(super) identity: RunHash,
+    /// Its name, if it tells none itself.
+    pub(super) name: String,
     pub(super) input: Outlet,
     pub(super) output: Option<ServerOutput>,
     pub(super) end: ServerEnd,
@@ -109,6 +111,7 @@ fn start_child(args: &WrapperArgs, log: &Outlet) -> Result<StartedServer, StartF
     }
     Ok(StartedServer {
         identity: server_hash(&args.server),
+        name: server_name(&args.server),
         input,
         output: child.stdout.take().map(ServerOutput::Pipe),
         end: ServerEnd::Child {
@@ -137,12 +140,14 @@ fn start_session(
     }
     let (input, lines) = Outlet::open();
     let identity = target.identity();
+    let name = target.url().host().unwrap_or_default().to_owned();
     let (server, output) = HttpServer::start(target, lines, events, log.clone()).map_err(|error| StartFault {
         text: format!("cannot set up TLS: {error}"),
         code: ExitCode::from(EXIT_CANNOT_RUN),
     })?;
     Ok(StartedServer {
         identity,
+        name,
         input,
         output: Some(ServerOutput::Lines(output)),
         end: ServerEnd::Session(server),

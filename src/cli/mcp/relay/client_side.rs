@@ -8,7 +8,7 @@ use super::{
     events::{ClaimOrder, FoundRun, KeptPlace, KeptResult, RelayEffect, RunHash, RunNumber},
     message::{CallRequest, McpMessage, RpcId, read_message},
     outcome::absent_client_line,
-    state::{Asker, CallRelay, RunStage, ToolRun},
+    state::{Asker, CallRelay, ClientPresence, RunStage, ToolRun},
 };
 use crate::{digest::digest_of, printable::printable_text};
 
@@ -297,7 +297,7 @@ impl CallRelay {
 
     /// Detaches every run: the client has closed its input, or its process has ended.
     pub(super) fn lose_client(&mut self) {
-        if std::mem::replace(&mut self.is_client_gone, true) {
+        if std::mem::replace(&mut self.presence, ClientPresence::Gone) == ClientPresence::Gone {
             return;
         }
         self.elsewhere.clear();

@@ -111,6 +111,8 @@ pub(in crate::cli::mcp) enum RelayEvent {
     ServerPiece(Bytes, bool),
     /// The connection of a call has ended before its answer. The line is the error for a client that waits.
     CallLost(RpcId, Option<Bytes>),
+    /// A call has not reached the server. The line is the error.
+    CallUnsent(RpcId, Bytes),
     ServerGone,
     /// Time has passed.
     Tick,

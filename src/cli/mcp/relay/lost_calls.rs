@@ -1,27 +1,43 @@
-//! Calls whose connection to the server has ended before their answer, while the server goes on.
+//! Calls that get no answer of their server, while the server goes on.
 
 use bytes::Bytes;
 
 use super::{
+    events::{ClaimOrder, RunNumber},
     message::RpcId,
     outcome::ToolOutcome,
     state::{CallRelay, ToolRun},
 };
 
 impl CallRelay {
-    /// Ends the run of a call that gets no answer any more. `line` is the error for a client that waits for it.
+    /// Ends the run of a call whose outcome nobody knows. `line` is the error for a client that waits for it.
     pub(super) fn lose_call(&mut self, id: &RpcId, line: Option<Bytes>) {
-        let run = self
-            .runs
-            .iter()
-            .find(|(_, run)| run.is_open() && run.server_id == *id)
-            .map(|(number, run)| (*number, run.is_detached(), run.is_stopped()));
+        let number = self.open_run(id);
+        if let Some(number) = number {
+            self.order(number, ClaimOrder::Lost);
+        }
+        let run = number.and_then(|number| Some((number, self.runs.get(&number)?)));
         match (run, line) {
-            (Some((number, true, _)), _) => self.end_run(number, ToolOutcome::of_ended_server(), true),
+            (Some((number, run)), _) if run.is_detached() => {
+                self.end_run(number, ToolOutcome::of_ended_server(), true);
+            }
             // It has stopped, as the client wanted.
-            (Some((number, _, true)), _) => drop::<Option<ToolRun>>(self.runs.remove(&number)),
+            (Some((number, run)), _) if run.is_stopped() => drop::<Option<ToolRun>>(self.runs.remove(&number)),
             (_, Some(line)) => self.take_server_line(line),
             (_, None) => {}
         }
+    }
+
+    /// Ends the run of a call that has not reached the server. `line` is the error.
+    pub(super) fn end_unsent(&mut self, id: &RpcId, line: Bytes) {
+        if let Some(number) = self.open_run(id) {
+            self.order(number, ClaimOrder::NotRun);
+        }
+        self.take_server_line(line);
+    }
+
+    fn open_run(&self, id: &RpcId) -> Option<RunNumber> {
+        let is_meant = |(_, run): &(&RunNumber, &ToolRun)| run.is_open() && run.server_id == *id;
+        self.runs.iter().find(is_meant).map(|(number, _)| *number)
     }
 }

@@ -28,6 +28,8 @@ pub(super) use state::CallRelay;
 
 use std::time::Duration;
 
+use state::ClientPresence;
+
 impl CallRelay {
     /// Takes an event at a time since the start. Returns what is to be done, in this order.
     pub(super) fn handle_event(&mut self, now: Duration, event: RelayEvent) -> Vec<RelayEffect> {
@@ -37,7 +39,7 @@ impl CallRelay {
             RelayEvent::ClientPiece(_) if self.holds_long_line() => {}
             RelayEvent::ClientPiece(piece) => self.effects.push(RelayEffect::ToServer(piece)),
             RelayEvent::InputEnded => {
-                self.is_input_ended = true;
+                self.presence = self.presence.max(ClientPresence::Reading);
                 self.post_unread();
             }
             RelayEvent::ClientGone => self.lose_client(),
@@ -46,6 +48,7 @@ impl CallRelay {
             RelayEvent::ServerLine(line) => self.take_server_line(line),
             RelayEvent::ServerPiece(piece, is_last) => self.take_server_piece(piece, is_last),
             RelayEvent::CallLost(id, line) => self.lose_call(&id, line),
+            RelayEvent::CallUnsent(id, line) => self.end_unsent(&id, line),
             RelayEvent::ServerGone => self.lose_server(),
             RelayEvent::Tick => self.take_tick(),
             RelayEvent::CallKnown(number, is_known) => self.answer_early(number, is_known),

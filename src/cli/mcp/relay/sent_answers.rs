@@ -9,7 +9,7 @@ use super::{
     events::RelayEffect,
     message::{McpMessage, RpcId, read_message},
     outcome::{ToolOutcome, post_source},
-    state::{CallRelay, RunStage, SentAnswer, ToolRun, WrittenAnswer},
+    state::{CallRelay, ClientPresence, RunStage, SentAnswer, ToolRun, WrittenAnswer},
 };
 
 /// Most answers that are on their way at once and are remembered.
@@ -44,7 +44,7 @@ impl CallRelay {
             let oldest = self.written.pop_front();
             bytes = bytes.saturating_sub(oldest.map_or(0, |answer| answer.line.len()));
         }
-        if self.is_client_gone || self.is_input_ended {
+        if self.presence > ClientPresence::Speaking {
             self.post_unread();
         }
     }

@@ -6,7 +6,7 @@ use super::{
     events::{ClaimOrder, KeptPlace, KeptResult, PostReply, RelayEffect, RunHash, RunNumber, WithdrawReply},
     message::{McpMessage, RpcAnswer, RpcId, read_message, read_server_name, read_tools},
     outcome::{ToolOutcome, absent_client_line, post_source},
-    state::{Asker, CallRelay, RunStage, SentAnswer, ToolRun},
+    state::{Asker, CallRelay, ClientPresence, RunStage, SentAnswer, ToolRun},
 };
 use crate::printable::printable_text;
 
@@ -20,7 +20,7 @@ impl CallRelay {
         match read_message(&line) {
             McpMessage::Answer { id, body } if self.take_answer(&id, body, &line) => return,
             McpMessage::Progress { token } if self.is_unwanted(&token) => return,
-            McpMessage::Request { id, is_ping } if self.is_client_gone => {
+            McpMessage::Request { id, is_ping } if self.presence == ClientPresence::Gone => {
                 self.effects
                     .push(RelayEffect::ToServer(absent_client_line(&id, is_ping)));
                 return;

@@ -13,6 +13,16 @@ use super::{
     outcome::ToolOutcome,
 };
 
+/// The part that a client still takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ClientPresence {
+    #[default]
+    Speaking,
+    /// Its input has ended. It may still read.
+    Reading,
+    Gone,
+}
+
 /// A relay between one client and one server. Times are since its start.
 #[derive(Debug, Default)]
 pub(in crate::cli::mcp) struct CallRelay {
@@ -29,8 +39,7 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) looked_at: Duration,
     /// The name of the client's program.
     pub(super) client: String,
-    pub(super) is_input_ended: bool,
-    pub(super) is_client_gone: bool,
+    pub(super) presence: ClientPresence,
     /// Requests of the client for the list of tools.
     pub(super) lists: BTreeSet<RpcId>,
     /// Tools whose results must have a structured part.

@@ -87,6 +87,11 @@ impl HttpFault {
         }
     }
 
+    /// Returns `true` if the tool of a call has not run: the server, if it was reached at all, has not read it as a call.
+    pub(super) const fn is_unsent(&self) -> bool {
+        !self.is_unclear && self.error.is_none()
+    }
+
     /// Returns the error as JSON: that of the server, else one with the own text.
     pub(super) fn to_json(&self, is_call: bool) -> String {
         if let Some(error) = &self.error {

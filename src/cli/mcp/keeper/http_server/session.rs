@@ -305,11 +305,13 @@ impl HttpSession {
             body: fault.to_json(message.is_call()),
         };
         let line = (!is_cancelled).then(|| outcome.answer_line(&id));
-        if message.is_call() && (fault.is_unclear || is_cancelled) {
-            // An error means that the keeper has ended.
-            drop(self.events.send(RelayEvent::CallLost(id, line)));
-        } else if let Some(line) = line {
-            self.deliver(line).await;
+        // An error means that the keeper has ended.
+        let tell = |event| drop(self.events.send(event));
+        match line {
+            line if message.is_call() && (fault.is_unclear || is_cancelled) => tell(RelayEvent::CallLost(id, line)),
+            Some(line) if message.is_call() && fault.is_unsent() => tell(RelayEvent::CallUnsent(id, line)),
+            Some(line) => self.deliver(line).await,
+            None => {}
         }
     }
 

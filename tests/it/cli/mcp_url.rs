@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
     net::TcpListener,
+    process::Command,
 };
 
 use super::{
     Conversation, FILM, IDS, Stage, ToyClient, await_that,
-    toy_server::{EARLIER, MODERN, ToyCall, ToyManner, ToyServer},
+    mcp_toy_server::{EARLIER, MODERN, ToyCall, ToyManner, ToyServer},
 };
-use crate::support::provider::Reply;
+use crate::support::{binary::Install, provider::Reply};
 
 /// Servers of both versions, with both forms of answers.
 const MANNERS: [ToyManner; 4] = [
@@ -48,7 +49,11 @@ async fn connect(stage: &Stage, server: &ToyServer, manner: ToyManner, flags: &[
 }
 
 fn start(stage: &Stage, url: &str, flags: &[&str]) -> ToyClient {
-    let mut child = stage.command(&[&["--url", url], flags].concat()).spawn().unwrap();
+    client_of(stage.command(&[&["--url", url], flags].concat()))
+}
+
+fn client_of(mut command: Command) -> ToyClient {
+    let mut child = command.spawn().unwrap();
     ToyClient {
         stdin: child.stdin.take(),
         lines: tokio::io::AsyncBufReadExt::lines(BufReader::new(child.stdout.take().unwrap())),
@@ -310,75 +315,78 @@ async fn messages_of_the_server_itself_reach_the_client() {
     stage.await_no_process().await;
 }
 
+const JSON: &str = "application/json";
+const UNKNOWN: &str = "; the outcome of the call is unknown";
+
+/// Answers to a call, and how the error begins and ends that the client gets.
+const FAULTS: [(ToyCall, &str, &str); 12] = [
+    (
+        ToyCall::Raw(400, JSON, r#"{"error":{"code":-7,"message":"wrong"}}"#),
+        "wrong",
+        "",
+    ),
+    (
+        ToyCall::Raw(400, JSON, r#"{"error":"wrong"}"#),
+        "antiphon: the server answered HTTP 400",
+        "",
+    ),
+    (
+        ToyCall::Raw(200, JSON, r#"{"id":null,"error":{"code":-7,"message":"wrong"}}"#),
+        "wrong",
+        "",
+    ),
+    (
+        ToyCall::Raw(401, JSON, "{}"),
+        "antiphon: the server wants a login (HTTP 401): give its token",
+        "",
+    ),
+    (
+        ToyCall::Raw(307, JSON, ""),
+        "antiphon: the server redirects (HTTP 307), which is not followed",
+        "",
+    ),
+    (
+        ToyCall::Raw(504, "text/html", "<html>"),
+        "antiphon: the server answered HTTP 504",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Raw(202, JSON, ""),
+        "antiphon: the server's answer is no JSON",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Raw(200, JSON, "<html>"),
+        "antiphon: the server's answer is no JSON",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Raw(200, JSON, r#"{"id":9,"result":{}}"#),
+        "has another id than its request",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Hangup,
+        "antiphon: the connection to the server failed before its answer: closed",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Broken(""),
+        "antiphon: the stream ended before the answer",
+        UNKNOWN,
+    ),
+    (
+        ToyCall::Broken("e7"),
+        "antiphon: the stream ended before the answer",
+        UNKNOWN,
+    ),
+];
+
 /// A fault on the way to the server: the error that the client gets.
 #[tokio::test]
 async fn each_fault_of_a_call_is_an_error_for_that_call() {
-    let json = "application/json";
-    let unknown = "; the outcome of the call is unknown";
-    let rows = [
-        (
-            ToyCall::Raw(400, json, r#"{"error":{"code":-7,"message":"wrong"}}"#),
-            "wrong",
-            "",
-        ),
-        (
-            ToyCall::Raw(400, json, r#"{"error":"wrong"}"#),
-            "antiphon: the server answered HTTP 400",
-            "",
-        ),
-        (
-            ToyCall::Raw(200, json, r#"{"id":null,"error":{"code":-7,"message":"wrong"}}"#),
-            "wrong",
-            "",
-        ),
-        (
-            ToyCall::Raw(401, json, "{}"),
-            "antiphon: the server wants a login (HTTP 401): give its token",
-            "",
-        ),
-        (
-            ToyCall::Raw(307, json, ""),
-            "antiphon: the server redirects (HTTP 307), which is not followed",
-            "",
-        ),
-        (
-            ToyCall::Raw(504, "text/html", "<html>"),
-            "antiphon: the server answered HTTP 504",
-            unknown,
-        ),
-        (
-            ToyCall::Raw(202, json, ""),
-            "antiphon: the server's answer is no JSON",
-            unknown,
-        ),
-        (
-            ToyCall::Raw(200, json, "<html>"),
-            "antiphon: the server's answer is no JSON",
-            unknown,
-        ),
-        (
-            ToyCall::Raw(200, json, r#"{"id":9,"result":{}}"#),
-            "has another id than its request",
-            unknown,
-        ),
-        (
-            ToyCall::Hangup,
-            "antiphon: the connection to the server failed before its answer: closed",
-            unknown,
-        ),
-        (
-            ToyCall::Broken(""),
-            "antiphon: the stream ended before the answer",
-            unknown,
-        ),
-        (
-            ToyCall::Broken("e7"),
-            "antiphon: the stream ended before the answer",
-            unknown,
-        ),
-    ];
     let stage = Stage::new("http://127.0.0.1:9");
-    for (toy, begin, end) in rows {
+    for (toy, begin, end) in FAULTS {
         let manner = calling(toy);
         let server = ToyServer::start(manner).await;
         let mut client = connect(&stage, &server, manner, &[]).await;
@@ -392,6 +400,37 @@ async fn each_fault_of_a_call_is_an_error_for_that_call() {
         // The session goes on.
         sync(&mut client, manner, 2).await;
         assert_eq!(client.leave().await, (Some(0), String::new()), "{toy:?}");
+    }
+    stage.await_no_process().await;
+}
+
+/// With `--once`, a call that the server has not read did not run, and may be sent again. Its own error is an end.
+#[tokio::test]
+async fn a_call_that_was_not_read_has_not_run() {
+    let json = "application/json";
+    let install = Install::new("");
+    let process = install.start().await;
+    let stage = Stage::at(install.state().to_owned(), "");
+    stage.configure(&process);
+    for (toy, runs) in [
+        (ToyCall::Raw(401, json, "{}"), 2),
+        (ToyCall::Raw(400, json, r#"{"error":{"code":-7,"message":"wrong"}}"#), 1),
+    ] {
+        let manner = calling(toy);
+        let server = ToyServer::start(manner).await;
+        let url = server.url();
+        let flags = ["--url", &url, "--once", "render", "--tier", "render=one_way"];
+        let mut command = stage.command(&flags);
+        command.env_remove("ANTIPHON_SERVICE_TOKEN");
+        let mut client = client_of(command);
+        greet(&mut client).await;
+        for id in [1, 2] {
+            call(&mut client, manner, id, "").await;
+            let line = client.line().await;
+            assert!(line["id"] == id && line["error"].is_object(), "{toy:?}: {line}");
+        }
+        assert_eq!(server.runs(), runs, "{toy:?}");
+        drop(client.leave().await);
     }
     stage.await_no_process().await;
 }

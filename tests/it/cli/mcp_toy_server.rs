@@ -198,7 +198,7 @@ impl Shared {
             Method::DELETE => Ok(whole(200, "text/plain", "")),
             _ if seen.body.get("id").is_none() || seen.body.get("method").is_none() => Ok(whole(202, "text/plain", "")),
             _ if seen.body["method"] == "tools/call" => self.run_tool(&seen).await,
-            _ => Ok(self.give(&seen, &self.result_of(&seen))),
+            _ => Ok(self.give(&seen, &Self::result_of(&seen))),
         }
     }
 
@@ -226,7 +226,7 @@ impl Shared {
         }
     }
 
-    fn result_of(&self, seen: &SeenRequest) -> Value {
+    fn result_of(seen: &SeenRequest) -> Value {
         match seen.body["method"].as_str().unwrap() {
             "initialize" => json!({"protocolVersion": EARLIER, "capabilities": {}}),
             "tools/list" => json!({"tools": [{"name": "render", "inputSchema":
