@@ -221,7 +221,8 @@ impl RunFolder {
     pub(super) fn lock_left_over(&mut self, path: &Path) -> Option<(RunHash, KeptResult)> {
         let read = |folder: &Self| {
             let found = folder.place.as_ref()?.read_kept(path, path)?;
-            (found.1.place == KeptPlace::Due).then_some(found)
+            // A proxy that did not know the call may have seen it in a request meanwhile.
+            (found.1.place != KeptPlace::Posted && found.1.call_id.is_some()).then_some(found)
         };
         let (hash, _) = read(self)?;
         if !self.write_mark(hash, "").is_ok_and(|is_locked| is_locked) {

@@ -338,14 +338,23 @@ impl Conversation {
 
     /// Waits until the proxy has so many results that no request contains.
     async fn await_outstanding(&self, wanted: usize) {
+        self.await_list("", |list| list.len() == wanted).await;
+    }
+
+    /// Waits until the ledger has a call: an answer of the proxy does not wait for a slow disk, and a proxy that is killed
+    /// before does not know the call.
+    async fn await_open(&self, id: &str) {
+        self.await_list("?state=open", |list| list.iter().any(|call| call["call_id"] == id))
+            .await;
+    }
+
+    async fn await_list(&self, query: &str, holds: impl Fn(&[Value]) -> bool) {
+        let path = format!("/ledger/v1/outstanding{query}");
         let asking = async {
             loop {
-                let request = crate::support::app::get_with("/ledger/v1/outstanding", &[("x-api-key", "sk-ann")]);
+                let request = crate::support::app::get_with(&path, &[("x-api-key", "sk-ann")]);
                 let answer = self.process.ask(request).await;
-                if answer.json()["outstanding"]
-                    .as_array()
-                    .is_some_and(|list| list.len() == wanted)
-                {
+                if answer.json()["outstanding"].as_array().is_some_and(|list| holds(list)) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -632,6 +641,7 @@ async fn a_proxy_posts_what_a_killed_keeper_has_left() {
     conversation.calls(IDS[0]).await;
     client.call(1, Some(IDS[0])).await;
     stage.await_runs(1).await;
+    conversation.await_open(IDS[0]).await;
     let keeper = keeper_of(&stage.folder);
     client.die().await;
     stage.open_gate();
@@ -661,6 +671,7 @@ async fn a_result_that_cannot_be_kept_is_posted() {
     conversation.calls(IDS[0]).await;
     client.call(1, Some(IDS[0])).await;
     stage.await_runs(1).await;
+    conversation.await_open(IDS[0]).await;
     conversation.process.kill();
     fs::remove_dir_all(stage.folder.join("antiphon/mcp")).unwrap();
     client.cancel(1, "timeout").await;
@@ -766,6 +777,7 @@ async fn no_death_loses_a_result() {
             }
             Death::Input => drop(client.leave().await),
             Death::Proxy(is_early) => {
+                conversation.await_open(&id).await;
                 conversation.process.kill();
                 client.die().await;
                 if !is_early {
