@@ -105,7 +105,8 @@ fn measure_start(options: Options, start: &impl Fn(bool) -> Session) {
 
 fn measure_memory(options: Options, start: &impl Fn(bool) -> Session) {
     let calls = if options.quick { 1000 } else { 10_000 };
-    let mut table = Table::new("Private memory after calls, in MB", &["", "MB"]);
+    // Clean pages are those of the program, which the system can take back, and which other wrappers and the proxy share.
+    let mut table = Table::new("Private memory after calls, in MB", &["", "written", "clean"]);
     let mut plain = start(false);
     let mut wrapped = start(true);
     for _ in 0..calls {
@@ -115,13 +116,15 @@ fn measure_memory(options: Options, start: &impl Fn(bool) -> Session) {
     let front = wrapped.child.id();
     let keeper = child_of(front).unwrap();
     let megabytes = |processes: &[u32]| {
-        let bytes: f64 = processes.iter().map(|process| private_memory(*process)).sum();
-        number(bytes / 1e6)
+        ["Private_Dirty:", "Private_Clean:"].map(|kind| {
+            let bytes: f64 = processes.iter().map(|process| memory_of_kind(*process, kind)).sum();
+            number(bytes / 1e6)
+        })
     };
-    table.row("server", [megabytes(&[plain.child.id()])]);
-    table.row("front", [megabytes(&[front])]);
-    table.row("keeper", [megabytes(&[keeper])]);
-    table.row("front and keeper", [megabytes(&[front, keeper])]);
+    table.row("server", megabytes(&[plain.child.id()]));
+    table.row("front", megabytes(&[front]));
+    table.row("keeper", megabytes(&[keeper]));
+    table.row("front and keeper", megabytes(&[front, keeper]));
     table.print(options.markdown);
 }
 
@@ -192,10 +195,10 @@ fn child_of(parent: u32) -> Option<u32> {
     list.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the memory that a process shares with no other, in bytes.
-fn private_memory(process: u32) -> f64 {
+/// Returns the memory of one kind that a process has, in bytes.
+fn memory_of_kind(process: u32, kind: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
-    let parts = text.lines().filter(|line| line.starts_with("Private_"));
+    let parts = text.lines().filter(|line| line.starts_with(kind));
     let kilobytes = parts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
     kilobytes.sum::<f64>() * 1024.0
 }
