@@ -22,7 +22,7 @@ pub(super) enum ProxyTrust {
     Configured(CertificateDer<'static>),
     /// A certificate for the host of the URL, of a CA that the system trusts or `SSL_CERT_FILE` contains.
     System,
-    /// None: the URL is one without TLS. Reading those of the system takes longer than a request on this machine.
+    /// No certificate, for a URL without TLS: to read those of the system takes longer than a request on this machine.
     Nobody,
 }
 

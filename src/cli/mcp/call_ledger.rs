@@ -4,7 +4,10 @@ use std::{path::Path, time::Duration};
 
 use http::StatusCode;
 
-use super::relay::{PostReply, WithdrawReply};
+use super::{
+    relay::{PostReply, WithdrawReply},
+    run_folder::POST_TIME,
+};
 use crate::{
     cli::{
         api_client::{ApiClient, ApiReply, ClientError, ProxyFlags},
@@ -25,8 +28,6 @@ const QUICK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pauses between the tries to post a result: each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The time in which a result is posted: the default of `ledger.ttl`.
-const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Asks if the proxy knows a call, in time for an early answer.
 pub(super) async fn is_known_soon(call_id: &str) -> bool {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The time between two looks for such results. A look reads every kept result.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const ROUND_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Posts the results of ended keepers to a proxy, until this future is dropped.
 pub(in crate::cli) async fn post_left_over(proxy: ProxyFlags) {
@@ -29,7 +29,7 @@ pub(in crate::cli) async fn post_left_over(proxy: ProxyFlags) {
                 post_file(&proxy, &mut folder, &file).await;
             }
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(ROUND_INTERVAL).await;
     }
 }
 

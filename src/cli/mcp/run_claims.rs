@@ -39,7 +39,7 @@ const LATER_PAUSE: Duration = Duration::from_secs(30);
 /// The way out if the proxy does not know the token.
 const UNKNOWN_TOKEN: &str = "ANTIPHON_SERVICE_TOKEN must be that of one of [services] which may run this tool";
 
-/// What the claims of one wrapper share.
+/// The terms that the claims of one wrapper share.
 #[derive(Clone, Debug)]
 struct ServerTerms {
     tiers: BTreeMap<String, Tier>,

@@ -47,7 +47,7 @@ const _: () = assert!(FILE_BYTES_MAX > 2 * RESULT_BYTES_MAX as u64 / 3 * 4);
 /// The time in which a retry gets a kept result.
 const RETRY_TIME: Duration = Duration::from_secs(60 * 60);
 /// The time in which a result is posted: the default of `ledger.ttl`.
-const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(super) const POST_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The run and the call of a kept result.
 type KeptKey = (RunHash, Option<String>);
@@ -539,7 +539,7 @@ mod tests {
         assert!(folder_at(place.path()).lock_left_over(&path).is_some());
     }
 
-    /// Of results that wait for their proxy the newest are kept.
+    /// The newest of the results that wait for their proxy are kept.
     #[test]
     fn results_that_wait_are_bounded() {
         let place = tempfile::tempdir().unwrap();
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(folder.list_kept().len(), DUE_MAX);
     }
 
-    /// Whoever looks at marks meanwhile, a mark that was made is seen, and one of an ended process is not.
+    /// A mark that was made is seen while others look at marks, and a removed one is not.
     #[test]
     fn a_mark_is_seen_whoever_looks_at_it() {
         let place = tempfile::tempdir().unwrap();

@@ -12,12 +12,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel};
 
 use super::{
-    lines::{CutLine, LineCutter},
+    lines::{CHUNK_BYTES, CutLine, LineCutter},
     outlet::{Outlet, OutletEnd},
 };
 
-/// Bytes of one read.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// Lines that are read ahead.
 const LINES_AHEAD: usize = 4;
 

@@ -2,6 +2,8 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+/// Bytes of one read of an input.
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 /// Longest line that is read as one, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 

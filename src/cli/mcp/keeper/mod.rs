@@ -38,7 +38,7 @@ const REST_TIME: Duration = Duration::from_secs(1);
 /// Time for a client to read the last lines.
 const LAST_READ_TIME: Duration = Duration::from_secs(60);
 /// Time for posts after the server has ended by itself, or was stopped, before the front is released.
-const POST_TIME: Duration = Duration::from_secs(2);
+const LAST_POST_TIME: Duration = Duration::from_secs(2);
 /// A time that never comes while a keeper lives.
 const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -73,7 +73,7 @@ async fn run_server(front: u32, args: &WrapperArgs, log: Outlet) -> anyhow::Resu
         Err(fault) => {
             let load = log.load();
             write_note(&log, &fault.text);
-            load.await_empty(POST_TIME).await;
+            load.await_empty(LAST_POST_TIME).await;
             Ok(fault.code)
         }
     }
@@ -196,7 +196,7 @@ impl Keeper {
             drop(timeout(REST_TIME, async { while self.pumps.join_next().await.is_some() {} }).await);
         }
         self.desk.finish_writing(LAST_READ_TIME).await;
-        self.desk.finish_posts(POST_TIME).await;
+        self.desk.finish_posts(LAST_POST_TIME).await;
         Ok(ExitCode::from(self.status.unwrap_or(1)))
     }
 
@@ -309,7 +309,7 @@ impl Keeper {
                 self.release_front();
             }
         }
-        if self.server_gone_at.is_some_and(|gone| gone + POST_TIME <= now) && !self.desk.is_idle() {
+        if self.server_gone_at.is_some_and(|gone| gone + LAST_POST_TIME <= now) && !self.desk.is_idle() {
             self.lose_client(true);
             self.release_front();
         }
@@ -331,7 +331,7 @@ impl Keeper {
         };
         let limit = match (self.desk.is_idle(), self.is_stopped) {
             (true, _) => LAST_READ_TIME,
-            (false, true) => POST_TIME,
+            (false, true) => LAST_POST_TIME,
             (false, false) => self.linger,
         };
         let is_done = self.desk.is_idle() && self.desk.unwritten_load().is_none();
@@ -351,7 +351,7 @@ impl Keeper {
             .and_then(|gone| gone.checked_add(self.linger))
             .filter(|at| *at > now);
         let of_posts = self.server_gone_at.into_iter().flat_map(|gone| {
-            let limits = [POST_TIME, LAST_READ_TIME, self.linger];
+            let limits = [LAST_POST_TIME, LAST_READ_TIME, self.linger];
             let ends = limits.map(|limit| gone.checked_add(limit));
             ends.into_iter().flatten().filter(|end| *end > now)
         });

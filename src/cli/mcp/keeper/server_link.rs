@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     client_pipes::write_note,
     http_server::HttpServer,
+    lines::CHUNK_BYTES,
     outlet::Outlet,
     server::{server_hash, server_name, signal_server, start_server},
 };
@@ -32,8 +33,6 @@ use crate::cli::{
 const EXIT_CANNOT_RUN: u8 = 127;
 /// Exit code if its end is not known.
 const EXIT_UNKNOWN: u8 = 1;
-/// Bytes of one read.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// The longest wait for a client to read what the server says.
 const LOG_TIME: Duration = Duration::from_secs(1);
 
@@ -56,7 +55,7 @@ pub(super) struct StartFault {
     pub(super) code: ExitCode,
 }
 
-/// What a server says.
+/// The output of a server.
 pub(super) enum ServerOutput {
     Pipe(ChildStdout),
     /// Whole lines.

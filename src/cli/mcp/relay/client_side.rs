@@ -223,9 +223,7 @@ impl CallRelay {
             self.drop_unwanted_claims();
             return true;
         }
-        let is_meant =
-            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
-        let Some(number) = self.runs.iter().find_map(is_meant) else {
+        let Some(number) = self.open_run(id) else {
             return false;
         };
         let Some(run) = self.runs.get(&number) else {

@@ -78,7 +78,7 @@ pub(in crate::cli::mcp) enum ClaimAnswer {
     Refused(String),
 }
 
-/// What becomes of a granted claim.
+/// The end of a granted claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli::mcp) enum ClaimOrder {
     /// The run has ended.

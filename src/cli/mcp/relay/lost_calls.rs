@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    events::{ClaimOrder, RunNumber},
+    events::ClaimOrder,
     message::RpcId,
     outcome::ToolOutcome,
     state::{CallRelay, ToolRun},
@@ -34,10 +34,5 @@ impl CallRelay {
             self.order(number, ClaimOrder::NotRun);
         }
         self.take_server_line(line);
-    }
-
-    fn open_run(&self, id: &RpcId) -> Option<RunNumber> {
-        let is_meant = |(_, run): &(&RunNumber, &ToolRun)| run.is_open() && run.server_id == *id;
-        self.runs.iter().find(is_meant).map(|(number, _)| *number)
     }
 }

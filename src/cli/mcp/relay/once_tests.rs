@@ -163,7 +163,7 @@ fn every_answer_to_a_claim_meets_everything_that_may_come_before_it() {
     }
 }
 
-/// Who does something, what that is, and the names of the effects.
+/// The name of somebody who does something, the line or the event of it, and the names of the effects.
 type RunStep<'s> = (&'s str, &'s str, &'s [&'s str]);
 
 /// Rows: what happens in a granted run, and what the proxy is told.

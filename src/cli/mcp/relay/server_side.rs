@@ -54,9 +54,7 @@ impl CallRelay {
 
     /// Returns `true` if the client does not get an answer.
     fn take_answer(&mut self, id: &RpcId, body: RpcAnswer<'_>, line: &Bytes) -> bool {
-        let is_meant =
-            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
-        let Some(number) = self.runs.iter().find_map(is_meant) else {
+        let Some(number) = self.open_run(id) else {
             self.note_server(id, body);
             self.note_tools(id, body);
             return false;

@@ -258,6 +258,12 @@ impl CallRelay {
         self.runs.values().any(goes_on)
     }
 
+    /// Returns the open run that answers this request.
+    pub(super) fn open_run(&self, id: &RpcId) -> Option<RunNumber> {
+        let is_meant = |(_, run): &(&RunNumber, &ToolRun)| run.is_open() && run.server_id == *id;
+        self.runs.iter().find(is_meant).map(|(number, _)| *number)
+    }
+
     /// Removes the mark of a run, unless another run of the same input needs it.
     pub(super) fn unmark(&mut self, hash: RunHash) {
         if !self.runs.values().any(|run| run.hash == hash && run.is_detached()) {

@@ -76,7 +76,7 @@ pub(super) struct HttpSession {
     pub(super) listener: Mutex<JoinSet<()>>,
 }
 
-/// What the requests of a session need.
+/// The facts of a session that each of its requests needs.
 #[derive(Clone, Default)]
 pub(super) struct SessionState {
     id: Option<HeaderValue>,
