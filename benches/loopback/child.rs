@@ -4,14 +4,18 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
+use self::ports::free_port;
 use super::{floor, upstream};
+
+#[path = "../../tests/support/ports.rs"]
+mod ports;
 
 const UPSTREAM: &str = "--upstream";
 const FLOOR: &str = "--floor";
@@ -256,7 +260,7 @@ fn command_under(program: &[String], binary: &OsStr) -> Command {
     }
 }
 
-/// Returns an address without a listener.
+/// Returns an address that a child of this process may listen on.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ([127, 0, 0, 1], free_port()).into()
 }

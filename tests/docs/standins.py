@@ -9,7 +9,6 @@ agents      send one request to the base URL of their variable: it must come thr
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,10 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "sdk"))
+
+from running import free_port  # noqa: E402
 
 REAL = os.environ["ANTIPHON_REAL"]
 SECONDS = 60
@@ -106,9 +109,7 @@ def wait_until_ready(process, admin):
 
 
 def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def run_cargo(arguments):

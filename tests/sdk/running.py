@@ -1,19 +1,23 @@
 """A running Antiphon in front of a provider."""
 
 import os
+import random
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Returns a free port outside the range from which systems choose: nobody else gets it before it is bound."""
+    while True:
+        port = random.randrange(12_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def fetch(url):

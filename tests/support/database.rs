@@ -5,7 +5,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -24,7 +23,7 @@ use antiphon::{
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
-use super::state;
+use super::{ports::free_port, state};
 
 /// A user that the server runs as: its number and that of its group.
 #[derive(Clone, Copy, Debug)]
@@ -216,11 +215,6 @@ pub fn settings_of(url: &str) -> DatabaseSettings {
         migrates: true,
         allows_unsafe: false,
     }
-}
-
-/// Returns a port that is free at the moment.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Returns a new folder of the server's user, with an empty folder for its data.

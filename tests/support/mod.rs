@@ -25,6 +25,7 @@ pub mod late;
 pub mod log;
 pub mod pool;
 pub mod pooler;
+pub mod ports;
 pub mod provider;
 pub mod receiver;
 pub mod search;

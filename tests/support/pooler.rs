@@ -9,7 +9,10 @@ use std::{
 
 use tokio_postgres::NoTls;
 
-use super::database::{DatabaseServer, command, free_port, new_folder, server_user};
+use super::{
+    database::{DatabaseServer, command, new_folder, server_user},
+    ports::free_port,
+};
 
 /// Folders of the program, which may be in no user's `PATH`.
 const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/bin", "/usr/local/bin"];

@@ -207,9 +207,9 @@ async fn a_retry_gets_the_result_whatever_the_proxy_says() {
     const PARKED: (u16, &str) = (202, r#"{"state":"parked"}"#);
     let rows: [(&str, Option<Replies>, &str, usize); 9] = [
         ("absent", None, "due", 1),
-        ("does not know the call", Some([(404, "{}"), OK, OK]), "nowhere", 1),
-        ("knows no such token", Some([(401, "{}"); 3]), "nowhere", 1),
-        ("is another program", Some([(400, "<html>"); 3]), "nowhere", 1),
+        ("does not know the call", Some([(404, "{}"), OK, OK]), "retry_only", 1),
+        ("knows no such token", Some([(401, "{}"); 3]), "retry_only", 1),
+        ("is another program", Some([(400, "<html>"); 3]), "retry_only", 1),
         ("has no room", Some([OK, (503, "{}"), OK]), "due", 1),
         ("is asked too often", Some([(429, "{}"), OK, OK]), "due", 1),
         ("waits for the caller", Some([OK, PARKED, OK]), "due", 1),

@@ -15,6 +15,7 @@ use super::closed_pipes::closed_pipe;
 use crate::support::{
     app::{App, Builder, before, post_with},
     late::service,
+    ports::CLOSED,
     provider::{Provider, Reply, ToolCall},
     state,
     wire::Upstream,
@@ -425,10 +426,6 @@ async fn every_credential_finds_the_caller_of_model_requests() {
 
 #[tokio::test]
 async fn without_an_answer_it_exits_with_2_and_names_the_way_out() {
-    let nowhere = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -468,7 +465,7 @@ async fn without_an_answer_it_exits_with_2_and_names_the_way_out() {
         (vec!["list", "--user", "ann"], "expected HEADER=USER"),
         (vec!["list", "-c", "/nowhere"], "cannot read /nowhere"),
     ] {
-        let (code, out, err) = run(with_credentials(nowhere, &arguments), b"").await;
+        let (code, out, err) = run(with_credentials(CLOSED, &arguments), b"").await;
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {err}");
         assert!(err.contains(wanted), "{arguments:?}: {err}");
     }

@@ -16,6 +16,7 @@ use crate::{
     support::{
         app::{get_with, post, post_with},
         binary::Process,
+        ports::CLOSED,
         provider::Provider,
         state,
         wire::{Client, Message, Upstream},
@@ -32,12 +33,7 @@ const URLS: [&str; 4] = [
 const PRINT_AND_WAIT: &str =
     "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
 
-/// Returns an address without a listener, so that no proxy is found on the usual port.
-pub(crate) fn nowhere() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
+/// Runs `antiphon run`. It looks for a proxy at an address: at `CLOSED` there is none.
 pub(crate) fn run(look_at: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     let variables = VARIABLES.iter().map(|(name, _)| *name);
@@ -119,7 +115,7 @@ async fn the_proxy_starts_and_stops_with_the_command() {
     let provider = Provider::start().await;
     let upstream = format!("anthropic={}", provider.url());
     let mut running = Running::new(run(
-        nowhere(),
+        CLOSED,
         &["--upstream", &upstream, "--", "sh", "-c", PRINT_AND_WAIT],
     ));
     let at = address(&running.line().await);
@@ -278,7 +274,7 @@ async fn wrapped_servers_and_a_ledger_in_memory_are_told() {
         } else {
             vec!["--", program]
         };
-        let mut command = run(nowhere(), &arguments);
+        let mut command = run(CLOSED, &arguments);
         command.env("CODEX_HOME", &home).env("ANTIPHON_LEDGER_STORE", store);
         let (code, err) = Running::new(command).end().await;
         assert_eq!(code, Some(0), "{err}");
@@ -296,7 +292,7 @@ async fn known_commands_get_what_they_need() {
     let folder = state::directory();
     let script = |name: &str, text: &str| write_script(&folder, name, text);
     let codex = script("codex", "echo \"$@\"; echo $OPENAI_BASE_URL");
-    let mut running = Running::new(run(nowhere(), &["--", &codex, "exec", "hello"]));
+    let mut running = Running::new(run(CLOSED, &["--", &codex, "exec", "hello"]));
     let (arguments, url) = (running.line().await, running.line().await);
     assert_eq!(arguments, format!("-c openai_base_url=\"{url}\" exec hello"));
     let (code, err) = running.end().await;
@@ -307,19 +303,18 @@ async fn known_commands_get_what_they_need() {
     );
 
     let opencode = script("opencode", "echo $OPENCODE_CONFIG_CONTENT");
-    let mut running = Running::new(run(nowhere(), &["--", &opencode]));
+    let mut running = Running::new(run(CLOSED, &["--", &opencode]));
     let content: serde_json::Value = serde_json::from_str(&running.line().await).unwrap();
     let url = content["provider"]["anthropic"]["options"]["baseURL"].as_str().unwrap();
     assert!(url.ends_with("/anthropic/v1"), "{content}");
     running.end().await;
 
     let cline = script("cline", "true");
-    let configured = nowhere();
-    let (code, err) = Running::new(run(configured, &["--", &cline])).end().await;
+    let (code, err) = Running::new(run(CLOSED, &["--", &cline])).end().await;
     assert_eq!(code, Some(0));
     // The setting stays in a file, so it must not name the port of this command's own proxy.
     assert!(
-        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("needs a proxy that keeps running"),
+        err.contains(&format!("-b http://{CLOSED}/openai/v1")) && err.contains("needs a proxy that keeps running"),
         "{err}"
     );
     assert!(
@@ -348,7 +343,7 @@ async fn gemini_is_told_to_choose_its_login_before_it_starts() {
             Some(text) => std::fs::write(&settings, text).unwrap(),
             None => drop(std::fs::remove_file(&settings)),
         }
-        let mut command = run(nowhere(), &["--", gemini.to_str().unwrap()]);
+        let mut command = run(CLOSED, &["--", gemini.to_str().unwrap()]);
         command
             .env("HOME", &home)
             .env_remove("GEMINI_API_KEY")
@@ -376,7 +371,7 @@ async fn hermes_needs_no_file_with_the_provider_that_reads_the_variables() {
         (&["chat", "--provider", "openai-api"], false),
         (&["--provider=openai-api", "chat"], false),
     ] {
-        let command = run(nowhere(), &[&["--", hermes], arguments].concat());
+        let command = run(CLOSED, &[&["--", hermes], arguments].concat());
         let (_, err) = Running::new(command).end().await;
         assert_eq!(
             err.contains("hermes reads the variables only"),
@@ -397,7 +392,7 @@ async fn hermes_needs_no_file_with_the_provider_that_reads_the_variables() {
 async fn failed_requests_that_asked_no_model_are_counted_apart() {
     let upstream = Upstream::answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
     let url = format!("openai=http://{}", upstream.address);
-    let mut running = Running::new(run(nowhere(), &["--upstream", &url, "--", "sh", "-c", PRINT_AND_WAIT]));
+    let mut running = Running::new(run(CLOSED, &["--upstream", &url, "--", "sh", "-c", PRINT_AND_WAIT]));
     let at = address(&running.line().await);
     for path in ["/openai/v1/props", "/openai/version", "/openai/api/tags"] {
         let mut client = Client::connect(at).await;
@@ -420,13 +415,13 @@ async fn failed_requests_that_asked_no_model_are_counted_apart() {
 async fn the_drain_delay_of_a_server_does_not_hold_a_command() {
     let path = state::directory().join("antiphon.toml");
     std::fs::write(&path, "[server]\ndrain_delay = \"1h\"\n").unwrap();
-    let running = Running::new(run(nowhere(), &["-q", "-c", path.to_str().unwrap(), "--", "true"]));
+    let running = Running::new(run(CLOSED, &["-q", "-c", path.to_str().unwrap(), "--", "true"]));
     assert_eq!(running.end().await, (Some(0), String::new()));
 }
 
 #[tokio::test]
 async fn quiet_runs_say_nothing() {
-    let running = Running::new(run(nowhere(), &["-q", "--", "true"]));
+    let running = Running::new(run(CLOSED, &["-q", "--", "true"]));
     assert_eq!(running.end().await, (Some(0), String::new()));
 }
 
@@ -470,7 +465,7 @@ async fn a_running_proxy_without_a_wanted_upstream_is_not_used() {
 async fn two_commands_run_beside_each_other() {
     let home = state::directory();
     let start = || {
-        let mut command = run(nowhere(), &["--", "sh", "-c", PRINT_AND_WAIT]);
+        let mut command = run(CLOSED, &["--", "sh", "-c", PRINT_AND_WAIT]);
         command.env("XDG_STATE_HOME", &home);
         Running::new(command)
     };
@@ -498,7 +493,7 @@ async fn an_environment_proxy_is_not_used_for_loopback() {
             "corp.example,127.0.0.1",
         ),
     ] {
-        let mut command = run(nowhere(), &["-q", "--", "sh", "-c", "echo ${NO_PROXY:--}"]);
+        let mut command = run(CLOSED, &["-q", "--", "sh", "-c", "echo ${NO_PROXY:--}"]);
         command.envs(variables.iter().copied());
         let mut running = Running::new(command);
         assert_eq!(running.line().await, wanted, "{variables:?}");
@@ -519,10 +514,10 @@ async fn the_exit_code_is_that_of_the_command() {
         ),
         (&["/"], 126, "antiphon: cannot run /: Permission denied (os error 13)\n"),
     ] {
-        let running = Running::new(run(nowhere(), &[&["-q", "--"], command].concat()));
+        let running = Running::new(run(CLOSED, &[&["-q", "--"], command].concat()));
         assert_eq!(running.end().await, (Some(wanted), said.to_owned()), "{command:?}");
     }
-    let (code, err) = Running::new(run(nowhere(), &[])).end().await;
+    let (code, err) = Running::new(run(CLOSED, &[])).end().await;
     assert_eq!(code, Some(2), "{err}");
 }
 
@@ -530,7 +525,7 @@ async fn the_exit_code_is_that_of_the_command() {
 async fn signals_reach_the_command_once() {
     for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP")] {
         let script = format!("trap 'echo caught; exit 9' {name}; echo ready; while read line; do :; done; read line");
-        let mut running = Running::new(run(nowhere(), &["-q", "--", "sh", "-c", &script]));
+        let mut running = Running::new(run(CLOSED, &["-q", "--", "sh", "-c", &script]));
         assert_eq!(running.line().await, "ready");
         running.signal(signal);
         assert_eq!(running.line().await, "caught", "{name}");

@@ -16,9 +16,10 @@ use tokio::{
     process::Child,
 };
 
-use super::run::{address, nowhere, run};
+use super::run::{address, run};
 use crate::support::{
     app::post,
+    ports::CLOSED,
     wire::{Client, Upstream},
 };
 
@@ -61,7 +62,7 @@ async fn screen_after(failures: usize, flags: &[&str]) -> String {
     let url = format!("anthropic=http://{}", upstream.address);
     let (emulator, programs) = open_terminal();
     let arguments = [flags, &["--upstream", &url, "--", "sh", "-c", COMMAND]].concat();
-    let mut command = run(nowhere(), &arguments);
+    let mut command = run(CLOSED, &arguments);
     command.env("NO_COLOR", "1").stderr(Stdio::from(programs));
     let mut child = command.spawn().unwrap();
     // The command holds the terminal's other side too, and would keep the screen open.

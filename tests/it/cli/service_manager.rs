@@ -12,6 +12,8 @@ use std::{
 
 use antiphon::config::VARIABLES;
 
+use crate::support::ports::free_port;
+
 /// A process that is killed on drop.
 struct Started(Child);
 
@@ -65,8 +67,7 @@ fn next_notification(socket: &UnixDatagram) -> String {
 }
 
 fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 #[test]

@@ -10,6 +10,8 @@ use antiphon::{
     config::VARIABLES,
 };
 
+use crate::support::ports::CLOSED;
+
 const SUBCOMMANDS: [&str; 12] = [
     "serve",
     "env",
@@ -271,15 +273,11 @@ async fn only_a_live_proxy_is_healthy() {
 
 #[test]
 fn without_a_listener_the_check_fails() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let mut command = antiphon(&["healthcheck"]);
-    command.env("ANTIPHON_ADMIN_LISTEN", free.to_string());
+    command.env("ANTIPHON_ADMIN_LISTEN", CLOSED.to_string());
     let (code, said, err) = out(&command.output().unwrap());
     assert_eq!((code, said.as_str()), (Some(1), ""));
-    assert!(err.starts_with(&format!("antiphon: http://{free}/livez: ")), "{err}");
+    assert!(err.starts_with(&format!("antiphon: http://{CLOSED}/livez: ")), "{err}");
     command.env("ANTIPHON_ADMIN_LISTEN", "nonsense");
     assert_eq!(command.output().unwrap().status.code(), Some(1));
     for url in ["ftp://127.0.0.1/livez", "/livez", "http://", ""] {

@@ -1,7 +1,6 @@
 //! Providers that are down, silent or not HTTP: status, blamed side, and the provider's own error shape.
 
 use std::{
-    net::TcpListener,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{
     app::{before, post},
+    ports::CLOSED,
     wire::{Message, Upstream},
 };
 
@@ -29,8 +29,7 @@ fn fault(answer: &Message) -> (u16, Option<&str>, Option<&str>, Option<&str>) {
 
 #[tokio::test]
 async fn a_refused_connection_is_a_502_in_each_providers_shape() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let app = before(address).start().await;
+    let app = before(CLOSED).start().await;
     let refused = (
         502,
         Some("network"),

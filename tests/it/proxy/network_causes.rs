@@ -1,6 +1,6 @@
 //! Providers that cannot be reached, each for another reason: what the client, the log, the failure and the metric say.
 
-use std::{net::TcpListener, sync::Arc};
+use std::sync::Arc;
 
 use rcgen::SanType;
 use rustls::{ServerConfig, crypto::aws_lc_rs, pki_types::PrivateKeyDer};
@@ -10,6 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::support::{
     app::{get_with, post},
     binary::Install,
+    ports::CLOSED,
     tls::{Authority, BOTH_VERSIONS, Certified, dns},
     wire::{Conn, PATIENCE, Upstream, spawn},
 };
@@ -47,12 +48,6 @@ async fn tls_provider(certified: &Certified) -> u16 {
         }
     });
     port
-}
-
-/// Returns a port on which nobody listens.
-fn closed_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// An unreachable provider: its name, the code of its failure, the cause, and words for the client.
@@ -180,7 +175,7 @@ async fn providers(trusted: &Authority) -> (String, [Upstream; 4]) {
     let mut urls = tls_urls(trusted).await;
     urls.extend([
         ("plain", format!("https://localhost:{}", plain.address.port())),
-        ("refused", format!("http://127.0.0.1:{}", closed_port())),
+        ("refused", format!("http://{CLOSED}")),
         // A label of a name has at most 63 letters, so no server is asked.
         ("nameless", format!("http://{}.example:80", "x".repeat(64))),
         ("closing", format!("http://{}", closing.address)),

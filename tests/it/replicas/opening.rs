@@ -16,7 +16,8 @@ use tokio_postgres::NoTls;
 use super::fleet::Fleet;
 use crate::support::{
     app::get_with,
-    database::{DatabaseServer, free_port, new_database, settings_of},
+    database::{DatabaseServer, new_database, settings_of},
+    ports::free_port,
     provider::Provider,
     state,
     wire::{Client, spawn},

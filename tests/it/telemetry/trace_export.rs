@@ -10,6 +10,7 @@ use crate::{
         app::{before, post},
         binary::Install,
         collector::{Collector, counted, tracing},
+        ports::CLOSED,
         wire::Upstream,
     },
     telemetry::metrics,
@@ -18,10 +19,7 @@ use crate::{
 #[tokio::test]
 async fn a_failing_collector_delays_no_exchange_and_lost_spans_are_counted() {
     let refusing = Collector::answering("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}/v1/traces", listener.local_addr().unwrap())
-    };
+    let gone = format!("http://{CLOSED}/v1/traces");
     let stalled = Collector::stalled().await;
     for endpoint in [refusing.endpoint(), gone.parse().unwrap(), stalled.endpoint()] {
         let upstream = Upstream::ok().await;
