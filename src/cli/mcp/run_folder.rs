@@ -403,7 +403,7 @@ impl FolderPlace {
 
 const fn place_name(place: KeptPlace) -> &'static str {
     match place {
-        KeptPlace::Nowhere => "nowhere",
+        KeptPlace::RetryOnly => "retry_only",
         KeptPlace::Due => "due",
         KeptPlace::Posted => "posted",
     }
@@ -412,14 +412,14 @@ const fn place_name(place: KeptPlace) -> &'static str {
 fn named_place(document: &Value) -> KeptPlace {
     let places = [KeptPlace::Due, KeptPlace::Posted];
     let named = places.into_iter().find(|place| document["place"] == place_name(*place));
-    named.unwrap_or(KeptPlace::Nowhere)
+    named.unwrap_or(KeptPlace::RetryOnly)
 }
 
 fn is_expired(document: &Value, now: Duration) -> bool {
     let at = Duration::from_secs(document["at"].as_u64().unwrap_or_default());
     let time = match named_place(document) {
         KeptPlace::Due => POST_TIME,
-        KeptPlace::Nowhere | KeptPlace::Posted => RETRY_TIME,
+        KeptPlace::RetryOnly | KeptPlace::Posted => RETRY_TIME,
     };
     now.saturating_sub(at) > time
 }

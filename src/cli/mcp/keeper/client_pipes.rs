@@ -73,8 +73,8 @@ pub(super) fn write_log() -> io::Result<Outlet> {
     Ok(outlet)
 }
 
-/// Writes a note of the wrapper's own.
-pub(super) fn write_note(log: &Outlet, text: &str) {
+/// Sends a note of the wrapper's own to the log.
+pub(super) fn send_note(log: &Outlet, text: &str) {
     // An error means that the client has closed its log.
     drop(log.send(Bytes::from(format!("antiphon: {text}\n"))));
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    client_pipes::write_note,
+    client_pipes::send_note,
     outlet::{Outlet, QueueLoad},
 };
 use crate::{
@@ -68,7 +68,7 @@ impl Desk {
         let folder = match path.as_deref().map(RunFolder::open) {
             Some(Ok(folder)) => folder,
             Some(Err(error)) => {
-                write_note(
+                send_note(
                     &log,
                     &format!("runs are joined within this process only: cannot use the state folder: {error}"),
                 );
@@ -158,7 +158,7 @@ impl Desk {
                 let answers = self.answers.clone();
                 let kept = self.folder.kept_path(&hash, Some(&call_id));
                 let post = self.spawn_boxed(async move {
-                    let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Repeated)));
+                    let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Failing)));
                     let reply = post_result(&call_id, &body, kept.as_deref(), failed).await;
                     drop(answers.send(RelayEvent::Posted(number, reply)));
                 });
@@ -189,7 +189,7 @@ impl Desk {
     }
 
     fn say(&self, text: &str) {
-        write_note(&self.log, text);
+        send_note(&self.log, text);
     }
 
     /// Starts a request on the heap, since its future contains those of the HTTP client.

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{arguments::WrapperArgs, relay::RelayEvent};
 use crate::clock;
-use client_pipes::{ClientClosed, leave_client, read_client, write_client, write_log, write_note};
+use client_pipes::{ClientClosed, leave_client, read_client, send_note, write_client, write_log};
 use desk::Desk;
 use lines::{CutLine, LineCutter};
 use outlet::Outlet;
@@ -54,7 +54,7 @@ pub(super) fn run(front: u32, args: &WrapperArgs) -> anyhow::Result<ExitCode> {
     let code = runtime.block_on(Box::pin(async {
         let log = write_log().context("cannot start")?;
         if own_session.is_err() {
-            write_note(&log, "the server cannot leave the client's session, and ends with it");
+            send_note(&log, "the server cannot leave the client's session, and ends with it");
         }
         run_server(front, args, log).await
     }));
@@ -72,7 +72,7 @@ async fn run_server(front: u32, args: &WrapperArgs, log: Outlet) -> anyhow::Resu
         }
         Err(fault) => {
             let load = log.load();
-            write_note(&log, &fault.text);
+            send_note(&log, &fault.text);
             load.await_empty(LAST_POST_TIME).await;
             Ok(fault.code)
         }
@@ -115,7 +115,7 @@ enum KeeperEvent {
     Answer(RelayEvent),
     ClientClosed(Vec<Bytes>),
     FrontCheck,
-    Stop,
+    StopSignal,
     Wake,
 }
 
@@ -181,7 +181,7 @@ impl Keeper {
                 code = self.server.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(code),
                 _ = front_checks.tick(), if self.client_gone_at.is_none() => KeeperEvent::FrontCheck,
                 _ = front_end.recv() => KeeperEvent::FrontCheck,
-                _ = stop.recv() => KeeperEvent::Stop,
+                _ = stop.recv() => KeeperEvent::StopSignal,
                 () = sleep_until(wake) => KeeperEvent::Wake,
             };
             self.take_event(event);
@@ -239,7 +239,7 @@ impl Keeper {
                     self.lose_client(true);
                 }
             }
-            KeeperEvent::Stop => {
+            KeeperEvent::StopSignal => {
                 self.lose_client(true);
                 self.stop_now();
             }

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    client_pipes::write_note,
+    client_pipes::send_note,
     http_server::HttpServer,
     lines::CHUNK_BYTES,
     outlet::Outlet,
@@ -132,7 +132,7 @@ fn start_session(
         code: ExitCode::from(EXIT_USAGE),
     })?;
     if target.is_exposed() {
-        write_note(
+        send_note(
             log,
             "the messages and headers go to the server unencrypted: its URL is http://",
         );

@@ -14,8 +14,8 @@ use crate::{digest::digest_of, printable::printable_text};
 
 /// Most calls that are watched at once.
 const WATCHED_MAX: usize = 256;
-/// Most stopped runs whose answers, if they come, are told from others.
-const STOPPED_MAX: usize = 256;
+/// Most cancelled runs whose answers, if they come, are told from others.
+const CANCELLED_MAX: usize = 256;
 /// Longest line of a call that is watched, in bytes.
 const CALL_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most requests for lists of tools that wait at once.
@@ -83,7 +83,7 @@ impl CallRelay {
             may_start: false,
         };
         let same = |(number, run): (&RunNumber, &ToolRun)| {
-            let is_joinable = (run.asker.is_none() || is_once) && !matches!(run.stage, RunStage::Stopped);
+            let is_joinable = (run.asker.is_none() || is_once) && !matches!(run.stage, RunStage::Cancelled);
             (is_joinable && run.hash == hash).then_some(*number)
         };
         if let Some(number) = self.runs.iter().find_map(same) {
@@ -97,7 +97,7 @@ impl CallRelay {
     /// Forgets an older request whose id is in use again: it belongs to the newer one.
     fn forget_older(&mut self, id: &RpcId) {
         let is_older =
-            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.server_id == *id).then_some(*number);
+            |(number, run): (&RunNumber, &ToolRun)| (run.is_open() && run.request_id == *id).then_some(*number);
         let older: Vec<RunNumber> = self.runs.iter().filter_map(is_older).collect();
         for number in older {
             self.order(number, ClaimOrder::Lost);
@@ -139,7 +139,7 @@ impl CallRelay {
             hash,
             tool: asker.request.tool.clone(),
             call_id: asker.request.call_id.clone(),
-            server_id: asker.request.id.clone(),
+            request_id: asker.request.id.clone(),
             progress: asker.request.progress.clone(),
             asker: Some(asker),
             waiters: Vec::new(),
@@ -182,7 +182,7 @@ impl CallRelay {
 
     /// Gives the kept result of an earlier run, unless its conversation has it already.
     fn give_kept(&mut self, hash: RunHash, kept: KeptResult, mut askers: Vec<Asker>) {
-        let Some(server_id) = askers.first().map(|asker| asker.request.id.clone()) else {
+        let Some(request_id) = askers.first().map(|asker| asker.request.id.clone()) else {
             return;
         };
         for asker in &mut askers {
@@ -194,7 +194,7 @@ impl CallRelay {
             hash,
             tool: kept.tool,
             call_id: kept.call_id,
-            server_id,
+            request_id,
             progress: None,
             asker: None,
             waiters: askers,
@@ -230,10 +230,10 @@ impl CallRelay {
             return false;
         };
         let Some(asker) = &run.asker else {
-            // The client has given it up before, or has an early answer. A stopped one is told once more.
+            // The client has given it up before, or has an early answer. A cancelled one is told once more.
             let is_held = run.is_detached() && !self.settings.revertible.contains(&run.tool);
             if !is_held {
-                self.stop_run(number);
+                self.cancel_run(number);
             }
             return is_held;
         };
@@ -244,27 +244,27 @@ impl CallRelay {
         if is_held {
             self.detach_run(number);
         } else {
-            self.stop_run(number);
+            self.cancel_run(number);
         }
         is_held
     }
 
     /// Notes that a cancel tells the server to stop a run.
-    fn stop_run(&mut self, number: RunNumber) {
+    fn cancel_run(&mut self, number: RunNumber) {
         let Some(run) = self.runs.get_mut(&number) else {
             return;
         };
         let (hash, was_marked) = (run.hash, run.is_detached());
         run.asker = None;
-        run.stage = RunStage::Stopped;
+        run.stage = RunStage::Cancelled;
         self.order(number, ClaimOrder::Leave);
         if was_marked {
             self.unmark(hash);
         }
-        let stopped = self.runs.iter().filter(|(_, run)| run.is_stopped());
-        let stopped: Vec<RunNumber> = stopped.map(|(number, _)| *number).collect();
-        if stopped.len() > STOPPED_MAX
-            && let Some(oldest) = stopped.first()
+        let cancelled = self.runs.iter().filter(|(_, run)| run.is_cancelled());
+        let cancelled: Vec<RunNumber> = cancelled.map(|(number, _)| *number).collect();
+        if cancelled.len() > CANCELLED_MAX
+            && let Some(oldest) = cancelled.first()
         {
             self.order(*oldest, ClaimOrder::Lost);
             self.runs.remove(oldest);

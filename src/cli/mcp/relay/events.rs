@@ -135,8 +135,8 @@ pub(in crate::cli::mcp) enum RelayEvent {
 pub(in crate::cli::mcp) enum PostReply {
     /// The proxy has the result with its call.
     Settled,
-    /// It does not, and the post is repeated.
-    Repeated,
+    /// The first try has failed, and others follow.
+    Failing,
     /// It never will.
     Refused,
     /// The kept result was taken by another process meanwhile.
@@ -176,8 +176,8 @@ pub(in crate::cli::mcp) struct KeptResult {
 /// The place where a result waits for its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli::mcp) enum KeptPlace {
-    /// Nowhere: only a retry can get it.
-    Nowhere,
+    /// Only a retry can get it.
+    RetryOnly,
     /// It must still be posted.
     Due,
     /// The proxy has it.

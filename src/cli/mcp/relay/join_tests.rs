@@ -47,9 +47,9 @@ fn a_result_whose_post_has_failed_is_taken_back_before_a_retry_gets_it() {
         let retry = call(2, Some("toolu_2"), &json!({}));
         let done = if is_joined_first {
             assert!(bench.client(&retry).is_nothing());
-            bench.handle(RelayEvent::Posted(number, PostReply::Repeated))
+            bench.handle(RelayEvent::Posted(number, PostReply::Failing))
         } else {
-            bench.handle(RelayEvent::Posted(number, PostReply::Repeated));
+            bench.handle(RelayEvent::Posted(number, PostReply::Failing));
             bench.client(&retry)
         };
         assert!(done.is_nothing() && done.names() == ["withdraw"], "{done:?}");

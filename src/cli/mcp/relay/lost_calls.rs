@@ -22,7 +22,7 @@ impl CallRelay {
                 self.end_run(number, ToolOutcome::of_ended_server(), true);
             }
             // It has stopped, as the client wanted.
-            (Some((number, run)), _) if run.is_stopped() => drop::<Option<ToolRun>>(self.runs.remove(&number)),
+            (Some((number, run)), _) if run.is_cancelled() => drop::<Option<ToolRun>>(self.runs.remove(&number)),
             (_, Some(line)) => self.take_server_line(line),
             (_, None) => {}
         }

@@ -32,7 +32,7 @@ impl CallRelay {
             hash,
             tool: first.request.tool.clone(),
             call_id: None,
-            server_id: RpcId::none(),
+            request_id: RpcId::none(),
             progress: None,
             asker: None,
             waiters: askers,
@@ -128,7 +128,7 @@ impl CallRelay {
         self.effects
             .push(RelayEffect::ToServer(std::mem::take(&mut asker.line)));
         run.call_id.clone_from(&asker.request.call_id);
-        run.server_id = asker.request.id.clone();
+        run.request_id = asker.request.id.clone();
         run.progress.clone_from(&asker.request.progress);
         run.asker = Some(asker);
         run.stage = RunStage::Running;

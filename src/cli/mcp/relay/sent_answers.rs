@@ -33,7 +33,7 @@ impl CallRelay {
         for (_, answer) in std::mem::take(&mut self.sent) {
             if let Some(call_id) = answer.call_id {
                 self.written.push_back(WrittenAnswer {
-                    at: answer.at,
+                    sent_at: answer.sent_at,
                     call_id,
                     line: answer.line,
                 });
@@ -54,7 +54,7 @@ impl CallRelay {
         let since = self.now.saturating_sub(READ_TIME);
         let source = post_source(self.server_label());
         for answer in std::mem::take(&mut self.written) {
-            if answer.at >= since
+            if answer.sent_at >= since
                 && let McpMessage::Answer { body, .. } = read_message(&answer.line)
             {
                 let body = ToolOutcome::of_answer(body).post_body(Some(&source), true);
@@ -80,7 +80,7 @@ impl CallRelay {
             hash,
             tool,
             call_id,
-            server_id: id,
+            request_id: id,
             progress: None,
             asker: None,
             waiters: Vec::new(),

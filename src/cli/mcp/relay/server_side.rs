@@ -69,13 +69,13 @@ impl CallRelay {
                     hash: run.hash,
                     tool: run.tool,
                     call_id: run.call_id,
-                    at: self.now,
+                    sent_at: self.now,
                     line: line.clone(),
                 };
-                self.note_sent(run.server_id, answer);
+                self.note_sent(run.request_id, answer);
             }
             self.effects.push(RelayEffect::ToClient(line.clone()));
-        } else if self.runs.get(&number).is_some_and(ToolRun::is_stopped) && matches!(body, RpcAnswer::Failure(_)) {
+        } else if self.runs.get(&number).is_some_and(ToolRun::is_cancelled) && matches!(body, RpcAnswer::Failure(_)) {
             // It has stopped, as the client wanted.
             self.runs.remove(&number);
             return false;
@@ -163,7 +163,7 @@ impl CallRelay {
             let kept = KeptResult {
                 tool,
                 call_id,
-                place: KeptPlace::Nowhere,
+                place: KeptPlace::RetryOnly,
                 outcome,
             };
             self.effects.push(RelayEffect::Keep(hash, kept));
@@ -193,7 +193,7 @@ impl CallRelay {
                 hash: run.hash,
                 tool: run.tool.clone(),
                 call_id: request.call_id.clone(),
-                at: self.now,
+                sent_at: self.now,
                 line: outcome.answer_line(&request.id),
             };
             self.send_own(answer.line.clone());
@@ -213,9 +213,9 @@ impl CallRelay {
         let (hash, tool, call_id) = (run.hash, run.tool.clone(), run.call_id.clone());
         match reply {
             // A try that has failed may have arrived all the same.
-            PostReply::Settled | PostReply::Repeated if !run.waiters.is_empty() => self.withdraw(number),
+            PostReply::Settled | PostReply::Failing if !run.waiters.is_empty() => self.withdraw(number),
             _ if !run.waiters.is_empty() => self.give_result(number, &outcome),
-            PostReply::Repeated => {
+            PostReply::Failing => {
                 *has_failed = true;
                 self.unmark(hash);
             }

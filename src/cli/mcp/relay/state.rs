@@ -76,7 +76,7 @@ pub(super) struct ToolRun {
     /// The call whose conversation gets the result, if no request does.
     pub(super) call_id: Option<String>,
     /// The id of the request that the server answers.
-    pub(super) server_id: RpcId,
+    pub(super) request_id: RpcId,
     pub(super) progress: Option<RpcId>,
     /// The request that started it, while its client waits: the run is attached.
     pub(super) asker: Option<Asker>,
@@ -93,7 +93,7 @@ pub(super) struct SentAnswer {
     pub(super) hash: RunHash,
     pub(super) tool: String,
     pub(super) call_id: Option<String>,
-    pub(super) at: Duration,
+    pub(super) sent_at: Duration,
     pub(super) line: Bytes,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct SentAnswer {
 #[derive(Debug)]
 pub(super) struct WrittenAnswer {
     /// The time at which it was sent.
-    pub(super) at: Duration,
+    pub(super) sent_at: Duration,
     pub(super) call_id: String,
     pub(super) line: Bytes,
 }
@@ -113,7 +113,7 @@ pub(super) enum RunStage {
     Claiming(ClaimWait),
     Running,
     /// A cancel has told the server to stop it.
-    Stopped,
+    Cancelled,
     /// It has ended, and its result is on its way to the proxy. `true` if a try has failed already.
     Posting(ToolOutcome, bool),
     /// It has ended, and its posted result is taken back.
@@ -188,21 +188,21 @@ impl ToolRun {
     /// Returns the number of calls that it is watched for.
     pub(super) const fn watched(&self) -> usize {
         let own = match self.stage {
-            // A server need not answer what was stopped.
-            RunStage::Claiming(_) | RunStage::Stopped => 0,
+            // A server need not answer what was cancelled.
+            RunStage::Claiming(_) | RunStage::Cancelled => 0,
             RunStage::Running | RunStage::Posting(..) | RunStage::Withdrawing(_) => 1,
         };
         self.waiters.len().saturating_add(own)
     }
 
     /// Returns `true` if a cancel has told the server to stop it.
-    pub(super) const fn is_stopped(&self) -> bool {
-        matches!(self.stage, RunStage::Stopped)
+    pub(super) const fn is_cancelled(&self) -> bool {
+        matches!(self.stage, RunStage::Cancelled)
     }
 
     /// Returns `true` if its server has still to answer.
     pub(super) const fn is_open(&self) -> bool {
-        matches!(self.stage, RunStage::Running | RunStage::Stopped)
+        matches!(self.stage, RunStage::Running | RunStage::Cancelled)
     }
 
     /// Returns `true` if it waits for its run elsewhere.
@@ -240,7 +240,7 @@ impl CallRelay {
 
     /// Returns `true` if no detached run goes on, and every result is where it belongs.
     pub(in crate::cli::mcp) fn is_idle(&self) -> bool {
-        self.once.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Stopped))
+        self.once.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Cancelled))
     }
 
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
@@ -253,14 +253,14 @@ impl CallRelay {
         let goes_on = |run: &ToolRun| match run.stage {
             RunStage::Running => true,
             RunStage::Claiming(_) => !run.waiters.is_empty(),
-            RunStage::Stopped | RunStage::Posting(..) | RunStage::Withdrawing(_) => false,
+            RunStage::Cancelled | RunStage::Posting(..) | RunStage::Withdrawing(_) => false,
         };
         self.runs.values().any(goes_on)
     }
 
     /// Returns the open run that answers this request.
     pub(super) fn open_run(&self, id: &RpcId) -> Option<RunNumber> {
-        let is_meant = |(_, run): &(&RunNumber, &ToolRun)| run.is_open() && run.server_id == *id;
+        let is_meant = |(_, run): &(&RunNumber, &ToolRun)| run.is_open() && run.request_id == *id;
         self.runs.iter().find(is_meant).map(|(number, _)| *number)
     }
 

@@ -255,7 +255,7 @@ fn a_cancel_of_a_person_reaches_the_server() {
         let done = bench.client(&cancel(1, reason));
         assert_eq!(done.to_server.is_empty(), is_held, "{client} {reason}");
         assert_eq!(bench.relay.is_running(), is_held, "{client} {reason}");
-        // A run that ends all the same is posted. A stopped one is not joined.
+        // A run that ends all the same is posted. A cancelled one is not joined.
         assert_eq!(bench.client(&call(2, None, &json!({}))).to_server.is_empty(), is_held);
         bench.client(&cancel(2, "timed out"));
         assert_eq!(

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     cli::mcp::{
         http_target::HttpTarget,
-        keeper::{client_pipes::write_note, outlet::Outlet},
+        keeper::{client_pipes::send_note, outlet::Outlet},
         relay::{RelayEvent, ToolOutcome},
     },
     config::{process_environment, proxy_environment},
@@ -317,7 +317,7 @@ impl HttpSession {
 
     /// Writes a note for the person who reads the client's log.
     pub(super) fn say(&self, text: &str) {
-        write_note(&self.log, text);
+        send_note(&self.log, text);
     }
 
     fn lock_state(&self) -> MutexGuard<'_, SessionState> {
