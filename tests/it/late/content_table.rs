@@ -281,6 +281,43 @@ async fn an_image_that_comes_late_stays_an_image() {
     }
 }
 
+/// Returns the body that the provider gets after a content was posted: in the place of its call, or, if the user was in a
+/// hurry, at the end of a message.
+async fn sent_after_post(format: Format, hurried: bool, content: &str) -> String {
+    let ledger = durable();
+    let world = World::with(|builder| {
+        builder.ledger = Arc::clone(&ledger);
+        builder.late = LateSettings {
+            services: vec![late::service("tools", None, None)],
+            ..LateSettings::default()
+        };
+    });
+    world.otherwise(move |message| strict(format, &message.body));
+    let id = "call_ContentBlockskJ8sQ2mZx4";
+    let mut talk = Talk {
+        format,
+        log: Vec::new(),
+    };
+    talk.says("go");
+    ask(&world, &talk).await;
+    talk.calls(id);
+    if hurried {
+        talk.says("hurry");
+        ask(&world, &talk).await;
+        talk.answers("fine");
+    } else {
+        record(&world, id).await;
+    }
+    let service = [("authorization", "Bearer token of tools")];
+    let path = format!("/ledger/v1/calls/{id}/result");
+    let body = format!(r#"{{"content":{content}}}"#);
+    let posted = world.ask(post_with(&path, &service, body.as_bytes())).await;
+    assert_eq!(posted.status(), 200, "{}", posted.text());
+    talk.says("is it done?");
+    ask(&world, &talk).await;
+    String::from_utf8(world.requests().pop().unwrap().message.body).unwrap()
+}
+
 /// The model reads blocks that no format has, in the place of the call and at the end of a message, and no base64 of them.
 #[tokio::test(start_paused = true)]
 async fn blocks_of_mcp_are_read_in_every_format() {
@@ -290,38 +327,7 @@ async fn blocks_of_mcp_are_read_in_every_format() {
         {"type":"resource","resource":{"uri":"file:///b.pdf","blob":"QkFTRTY0QkFTRTY0","mimeType":"application/pdf"}}]"#;
     for format in FORMATS {
         for hurried in [false, true] {
-            let ledger = durable();
-            let world = World::with(|builder| {
-                builder.ledger = Arc::clone(&ledger);
-                builder.late = LateSettings {
-                    services: vec![late::service("tools", None, None)],
-                    ..LateSettings::default()
-                };
-            });
-            world.otherwise(move |message| strict(format, &message.body));
-            let id = "call_ContentBlockskJ8sQ2mZx4";
-            let mut talk = Talk {
-                format,
-                log: Vec::new(),
-            };
-            talk.says("go");
-            ask(&world, &talk).await;
-            talk.calls(id);
-            if hurried {
-                talk.says("hurry");
-                ask(&world, &talk).await;
-                talk.answers("fine");
-            } else {
-                record(&world, id).await;
-            }
-            let service = [("authorization", "Bearer token of tools")];
-            let path = format!("/ledger/v1/calls/{id}/result");
-            let body = format!(r#"{{"content":{content}}}"#);
-            let posted = world.ask(post_with(&path, &service, body.as_bytes())).await;
-            assert_eq!(posted.status(), 200, "{}", posted.text());
-            talk.says("is it done?");
-            ask(&world, &talk).await;
-            let sent = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
+            let sent = sent_after_post(format, hurried, content).await;
             for wanted in [
                 "the embedded text",
                 "plan: https://e.com/p",
@@ -335,5 +341,26 @@ async fn blocks_of_mcp_are_read_in_every_format() {
                 "{format:?}: {sent}"
             );
         }
+    }
+}
+
+/// In the place of its call an image is an image where results have images, and never the text of its base64.
+#[tokio::test(start_paused = true)]
+async fn an_image_in_the_place_of_its_call_is_no_base64_text() {
+    let content =
+        r#"[{"type":"text","text":"the plot"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]"#;
+    for (format, wanted) in [
+        (Format::Anthropic, r#""type":"base64""#),
+        (Format::OpenAiChat, r"the plot\n(image: image/png, 9 bytes)"),
+        (Format::OpenAiResponses, r#""type":"input_image""#),
+        (
+            Format::Gemini,
+            r#"{"type":"text","text":"(image: image/png, 9 bytes)"}"#,
+        ),
+    ] {
+        let sent = sent_after_post(format, false, content).await;
+        let is_image = matches!(format, Format::Anthropic | Format::OpenAiResponses);
+        assert_eq!(sent.contains("iVBORw0KGgo="), is_image, "{sent}");
+        assert!(sent.contains(wanted), "{sent}");
     }
 }

@@ -26,6 +26,11 @@ pub(crate) trait BlockFormat {
     /// Reports whether the format takes this block unchanged.
     fn takes_block(&self, json: Json<'_>, block: Span) -> bool;
 
+    /// Returns a block that the format takes, beside others that are rewritten.
+    fn taken_block(&self, json: Json<'_>, block: Span) -> String {
+        String::from_utf8_lossy(json.bytes(block)).into_owned()
+    }
+
     /// Returns a block with the text in `string`, which is a JSON string.
     fn text_block(&self, string: &str) -> String;
 
@@ -78,7 +83,7 @@ pub(crate) fn fit_blocks(content: PostedContent<'_>, format: &impl BlockFormat) 
     for (block, taken) in blocks.into_iter().zip(taken) {
         let raw = json.bytes(block);
         let own = if taken {
-            Some(String::from_utf8_lossy(raw).into_owned())
+            Some(format.taken_block(json, block))
         } else {
             match BlockContent::read_block(json, block) {
                 // Some providers refuse a blank text block.
@@ -100,6 +105,16 @@ pub(crate) fn fit_blocks(content: PostedContent<'_>, format: &impl BlockFormat) 
     } else {
         content.into_text()
     }
+}
+
+/// Returns `true` for a list of blocks with an image among them.
+pub(crate) fn has_image(json: Json<'_>, list: Span) -> bool {
+    let (mut are_blocks, mut has_image) = (json.kind(list) == JsonKind::Array, false);
+    let walked = json.for_each_element(list, |block| {
+        are_blocks &= json.string_member(block, "type").is_some();
+        has_image |= read_image_block(json, block).is_some();
+    });
+    walked.is_ok() && are_blocks && has_image
 }
 
 /// Returns the media type and the base64 data of an image. `None` for other blocks, and for images that providers do not

@@ -11,10 +11,10 @@ mod user_media;
 
 use std::borrow::Cow;
 
-pub(super) use blocks::{BlockFormat, fit_blocks};
+pub(super) use blocks::{BlockFormat, fit_blocks, has_image};
 pub(crate) use mcp_blocks::readable_blocks;
 pub(super) use members::{MemberCheck, has_members, is_base64_string, is_string};
-pub(crate) use user_media::{media_label, user_media};
+pub(crate) use user_media::{image_label, media_label, user_media};
 
 use crate::{
     splice::Span,

@@ -53,6 +53,11 @@ pub(crate) fn media_label(json: Json<'_>, block: Span) -> Option<String> {
     }
 }
 
+/// Returns the label of an image for formats whose results have none. `data` is base64.
+pub(crate) fn image_label(media: &str, data: &str) -> String {
+    format!("(image: {media}, {} bytes)", (data.len() / 4).saturating_mul(3))
+}
+
 fn media_block(format: Format, json: Json<'_>, block: Span) -> Option<String> {
     if let Some((media, data)) = read_image_block(json, block) {
         return Some(match format.history() {

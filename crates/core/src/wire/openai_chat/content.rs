@@ -4,7 +4,7 @@ use crate::{
     splice::Span,
     wire::{
         Dialect,
-        content::{BlockFormat, MemberCheck, PostedContent, fit_blocks, has_members, is_string},
+        content::{BlockFormat, MemberCheck, PostedContent, fit_blocks, has_members, image_label, is_string},
         json::{Json, JsonKind, quote_string},
     },
 };
@@ -42,7 +42,14 @@ impl BlockFormat for ToolMessageParts {
         }
     }
 
-    /// Returns the text itself, since the caller joins the parts to one string.
+    /// Returns the text of a text part, since the caller joins the parts to one string.
+    fn taken_block(&self, json: Json<'_>, part: Span) -> String {
+        let text = json.string_member(part, "text").map(|text| json.decode_string(text));
+        let said = text.unwrap_or_else(|| json.bytes(part).into());
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Returns the text itself, like [`taken_block`](Self::taken_block).
     fn text_block(&self, string: &str) -> String {
         let json = Json::new(string.as_bytes());
         let text = json
@@ -52,8 +59,9 @@ impl BlockFormat for ToolMessageParts {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    fn image_block(&self, _: &str, _: &str) -> Option<String> {
-        None
+    /// Returns the label of the image: its base64 would be read as text.
+    fn image_block(&self, media: &str, data: &str) -> Option<String> {
+        Some(image_label(media, data))
     }
 
     fn write_blocks(&self, texts: &[String]) -> String {
