@@ -92,9 +92,9 @@ const ROWS: [Row; 20] = [
         r#"[{"type":"image","data":"iVBORw0K","mimeType":"image/png"}]"#,
         [
             r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K"}}]"#,
-            r#""[{\"type\":\"image\",\"data\":\"iVBORw0K\",\"mimeType\":\"image/png\"}]""#,
+            r#""(image: image/png, 6 bytes)""#,
             r#"[{"type":"input_image","image_url":"data:image/png;base64,iVBORw0K"}]"#,
-            r#"{"result":[{"type":"image","data":"iVBORw0K","mimeType":"image/png"}]}"#,
+            r#"{"result":[{"type":"text","text":"(image: image/png, 6 bytes)"}]}"#,
         ],
     ),
     (
@@ -119,9 +119,9 @@ const ROWS: [Row; 20] = [
         r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K"}}]"#,
         [
             r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K"}}]"#,
-            r#""[{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"iVBORw0K\"}}]""#,
+            r#""(image: image/png, 6 bytes)""#,
             r#"[{"type":"input_image","image_url":"data:image/png;base64,iVBORw0K"}]"#,
-            r#"{"result":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K"}}]}"#,
+            r#"{"result":[{"type":"text","text":"(image: image/png, 6 bytes)"}]}"#,
         ],
     ),
     (
@@ -137,9 +137,9 @@ const ROWS: [Row; 20] = [
         r#"[{"type":"text","text":"a \"b\"","annotations":{"audience":["user"]}},{"type":"image","data":"iVBORw0K","mimeType":"image/jpg"},{"type":"resource_link","uri":"x:"}]"#,
         [
             r#"[{"type":"text","text":"a \"b\""},{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"iVBORw0K"}},{"type":"text","text":"{\"type\":\"resource_link\",\"uri\":\"x:\"}"}]"#,
-            r#""a \"b\"\n{\"type\":\"image\",\"data\":\"iVBORw0K\",\"mimeType\":\"image/jpg\"}\n{\"type\":\"resource_link\",\"uri\":\"x:\"}""#,
+            r#""a \"b\"\n(image: image/jpeg, 6 bytes)\n{\"type\":\"resource_link\",\"uri\":\"x:\"}""#,
             r#"[{"type":"input_text","text":"a \"b\""},{"type":"input_image","image_url":"data:image/jpeg;base64,iVBORw0K"},{"type":"input_text","text":"{\"type\":\"resource_link\",\"uri\":\"x:\"}"}]"#,
-            r#"{"result":[{"type":"text","text":"a \"b\"","annotations":{"audience":["user"]}},{"type":"image","data":"iVBORw0K","mimeType":"image/jpg"},{"type":"resource_link","uri":"x:"}]}"#,
+            r#"{"result":[{"type":"text","text":"a \"b\"","annotations":{"audience":["user"]}},{"type":"text","text":"(image: image/jpeg, 6 bytes)"},{"type":"resource_link","uri":"x:"}]}"#,
         ],
     ),
     (
