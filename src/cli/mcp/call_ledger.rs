@@ -1,12 +1,12 @@
 //! Requests about calls to the running proxy, as a tool service: its token, else that of this machine's proxy.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use http::StatusCode;
 
 use super::{
     relay::{PostReply, WithdrawReply},
-    run_folder::POST_TIME,
+    run_folder::{KeptFile, KeptUse, POST_TIME},
 };
 use crate::{
     cli::{
@@ -37,17 +37,24 @@ pub(super) async fn is_known_soon(call_id: &str) -> bool {
 
 /// Reports that a call is still running. Returns `true` if the proxy knows it, and an error without an answer.
 pub(super) async fn report_running(call_id: &str) -> Result<bool, ()> {
-    send_heartbeat(&CONFIGURED, call_id).await
+    let call = send_heartbeat(&CONFIGURED, call_id).await?;
+    Ok(call != ReportedCall::Unknown)
 }
 
 /// Posts a result until the proxy has it or refuses it. `failed` is called after the first try, if that fails.
 ///
-/// Ends early if `kept`, the file with the result, is gone: then another process has taken it.
-pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, failed: impl Fn() + Send) -> PostReply {
+/// Waits while another process gives the result or posts it, and ends early once that has given it.
+pub(super) async fn post_result(
+    call_id: &str,
+    body: &str,
+    kept: Option<&KeptFile>,
+    failed: impl Fn() + Send,
+) -> PostReply {
     let began = clock::now();
     let mut pause = FIRST_PAUSE;
+    let mut is_held = false;
     loop {
-        if let Some(reply) = try_post(&CONFIGURED, call_id, body).await {
+        if !is_held && let Some(reply) = try_post(&CONFIGURED, call_id, body).await {
             return reply;
         }
         if pause == FIRST_PAUSE {
@@ -58,9 +65,11 @@ pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, 
         }
         tokio::time::sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-        if kept.is_some_and(|kept| !kept.exists()) {
+        let used = kept.map_or(KeptUse::Free, KeptFile::look);
+        if used == KeptUse::Gone {
             return PostReply::Taken;
         }
+        is_held = used == KeptUse::Held;
     }
 }
 
@@ -68,8 +77,8 @@ pub(super) async fn post_result(call_id: &str, body: &str, kept: Option<&Path>, 
 pub(super) async fn try_post(proxy: &ProxyFlags, call_id: &str, body: &str) -> Option<PostReply> {
     // A result of a call that the proxy does not know would wait there for nothing.
     match send_heartbeat(proxy, call_id).await {
-        Ok(true) => {}
-        Ok(false) => return Some(PostReply::Refused),
+        Ok(ReportedCall::Open | ReportedCall::Closed) => {}
+        Ok(ReportedCall::Unknown) => return Some(PostReply::Refused),
         Err(()) => return None,
     }
     let client = find_proxy(proxy).ok()?;
@@ -90,18 +99,37 @@ pub(super) async fn withdraw_result(call_id: &str) -> WithdrawReply {
     };
     match client.post(&call_path(call_id, "withdraw"), String::new()).await {
         Ok(ApiReply::Done(_)) => WithdrawReply::Withdrawn,
-        Ok(ApiReply::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => WithdrawReply::Delivered,
+        // A request contains the result, or the call has none: then it is open.
+        Ok(ApiReply::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => {
+            match send_heartbeat(&CONFIGURED, call_id).await {
+                Ok(ReportedCall::Open) => WithdrawReply::Withdrawn,
+                Ok(ReportedCall::Closed) => WithdrawReply::Delivered,
+                Ok(ReportedCall::Unknown) | Err(()) => WithdrawReply::Unclear,
+            }
+        }
         _ => WithdrawReply::Unclear,
     }
 }
 
-async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<bool, ()> {
+/// A call as the proxy knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReportedCall {
+    /// It waits for its result.
+    Open,
+    /// It has its result.
+    Closed,
+    /// The proxy does not know it, or not for this token.
+    Unknown,
+}
+
+async fn send_heartbeat(proxy: &ProxyFlags, call_id: &str) -> Result<ReportedCall, ()> {
     let client = find_proxy(proxy).map_err(|_| ())?;
     match client.post(&call_path(call_id, "heartbeat"), String::new()).await {
-        Ok(ApiReply::Done(_)) => Ok(true),
+        Ok(ApiReply::Done(_)) => Ok(ReportedCall::Open),
         Ok(ApiReply::Refused(refusal)) if refusal.is_temporary() => Err(()),
-        // A call that has its result is known, too. Any other refusal is one of somebody who knows nothing of it.
-        Ok(ApiReply::Refused(refusal)) => Ok(refusal.status == StatusCode::CONFLICT),
+        Ok(ApiReply::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => Ok(ReportedCall::Closed),
+        // Any other refusal is one of somebody who knows nothing of it.
+        Ok(ApiReply::Refused(_)) => Ok(ReportedCall::Unknown),
         Err(_) => Err(()),
     }
 }

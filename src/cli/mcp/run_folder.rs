@@ -15,6 +15,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::relay::{FoundRun, KeptPlace, KeptResult, RESULT_BYTES_MAX, RunHash, ToolOutcome};
 use crate::{
@@ -57,8 +58,8 @@ pub(super) struct RunFolder {
     place: Option<FolderPlace>,
     /// The marks of this process, with their locks.
     marks: BTreeMap<RunHash, File>,
-    /// Results that are kept without a folder.
-    in_memory: BTreeMap<KeptKey, KeptResult>,
+    /// Results that are kept without a folder, and since when.
+    in_memory: BTreeMap<KeptKey, (Instant, KeptResult)>,
 }
 
 struct FolderPlace {
@@ -67,6 +68,37 @@ struct FolderPlace {
     names: [u8; 32],
     /// The name of the folder's user among those of a service.
     user: String,
+}
+
+/// The file of a kept result.
+pub(super) struct KeptFile {
+    path: PathBuf,
+    mark: PathBuf,
+}
+
+/// The use that others make of a kept result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeptUse {
+    Free,
+    /// Another process gives it, or posts it.
+    Held,
+    /// Another process has given it.
+    Gone,
+}
+
+impl KeptFile {
+    /// Returns what others do with the result.
+    pub(super) fn look(&self) -> KeptUse {
+        // Another run of the same input may go on in this process.
+        let is_own = || read_mark(&self.mark).is_some_and(|mark| mark.process == std::process::id());
+        if !self.path.exists() {
+            KeptUse::Gone
+        } else if is_locked(&self.mark) && !is_own() {
+            KeptUse::Held
+        } else {
+            KeptUse::Free
+        }
+    }
 }
 
 /// A mark of a living process.
@@ -157,7 +189,7 @@ impl RunFolder {
         let Some(place) = &self.place else {
             let key = (hash, kept.call_id.clone());
             if self.in_memory.len() < KEPT_MAX || self.in_memory.contains_key(&key) {
-                self.in_memory.insert(key, kept);
+                self.in_memory.insert(key, (clock::now(), kept));
                 return Ok(());
             }
             return Err(io::Error::other("there are 64 kept results already"));
@@ -189,25 +221,46 @@ impl RunFolder {
     }
 
     /// Returns the file of a kept result. `None` if there is none.
-    pub(super) fn kept_path(&self, hash: &RunHash, call_id: Option<&str>) -> Option<PathBuf> {
-        let path = self.place.as_ref()?.kept_path(hash, call_id);
-        path.exists().then_some(path)
+    pub(super) fn kept_file(&self, hash: &RunHash, call_id: Option<&str>) -> Option<KeptFile> {
+        let place = self.place.as_ref()?;
+        let path = place.kept_path(hash, call_id);
+        let mark = place.path_of(hash, MARK_ENDING);
+        path.exists().then_some(KeptFile { path, mark })
     }
 
-    /// Looks for a run of another process, and takes its result if it has ended.
+    /// Looks for a run of another process, or for its result if it has ended. A result that was found stays where it is
+    /// kept, with the mark of this process, until it is forgotten: if this process ends before, another one finds it.
     pub(super) fn look(&mut self, hash: &RunHash) -> FoundRun {
         let Some(place) = &self.place else {
-            let key = self.in_memory.keys().find(|(of, _)| of == hash).cloned();
-            let kept = key.and_then(|key| self.in_memory.remove(&key));
-            return kept.map_or(FoundRun::Nothing, FoundRun::Kept);
+            self.in_memory.retain(|_, (since, _)| since.elapsed() <= RETRY_TIME);
+            let mut kept = self.in_memory.iter().filter(|((of, _), _)| of == hash);
+            let found = kept.next().map(|(_, (_, kept))| kept.clone());
+            return found.map_or(FoundRun::Nothing, FoundRun::Kept);
         };
+        let is_marked = self.marks.contains_key(hash);
         // The mark goes after the result has come, so it is read first.
-        if is_locked(&place.path_of(hash, MARK_ENDING)) && !self.marks.contains_key(hash) {
+        if is_locked(&place.path_of(hash, MARK_ENDING)) && !is_marked {
             return FoundRun::Running;
         }
-        let mut kept = place.list_kept_of(hash).into_iter();
-        let taken = kept.find_map(|path| place.take_kept(&path));
-        taken.map_or(FoundRun::Nothing, |(_, kept)| FoundRun::Kept(kept))
+        if place.list_kept_of(hash).is_empty() {
+            return FoundRun::Nothing;
+        }
+        // Without a place for marks, two processes may find it.
+        if !is_marked && matches!(self.write_mark(*hash, ""), Ok(false)) {
+            return FoundRun::Running;
+        }
+        let found = self.place.as_ref().and_then(|place| {
+            let mut kept = place.list_kept_of(hash).into_iter();
+            kept.find_map(|path| place.read_kept(&path))
+        });
+        match found {
+            Some((_, kept)) => FoundRun::Kept(kept),
+            None if is_marked => FoundRun::Nothing,
+            None => {
+                self.unmark(hash);
+                FoundRun::Nothing
+            }
+        }
     }
 
     /// Lists the files of kept results.
@@ -220,7 +273,7 @@ impl RunFolder {
     /// names no process: `antiphon mcp stop` would end that.
     pub(super) fn lock_left_over(&mut self, path: &Path) -> Option<(RunHash, KeptResult)> {
         let read = |folder: &Self| {
-            let found = folder.place.as_ref()?.read_kept(path, path)?;
+            let found = folder.place.as_ref()?.read_kept(path)?;
             // A proxy that did not know the call may have seen it in a request meanwhile.
             (found.1.place != KeptPlace::Posted && found.1.call_id.is_some()).then_some(found)
         };
@@ -352,22 +405,13 @@ impl FolderPlace {
         Ok(document.to_string())
     }
 
-    /// Takes a kept result from its file. Of several processes one gets it.
-    fn take_kept(&self, path: &Path) -> Option<(RunHash, KeptResult)> {
-        let taken = path.with_extension(format!("taken-{}", std::process::id()));
-        fs::rename(path, &taken).ok()?;
-        let kept = self.read_kept(&taken, path);
-        drop(fs::remove_file(&taken));
-        kept
-    }
-
-    /// Reads a kept result from a file. `kept_at` is the path under which it was kept.
-    fn read_kept(&self, file: &Path, kept_at: &Path) -> Option<(RunHash, KeptResult)> {
+    /// Reads a kept result from its file.
+    fn read_kept(&self, file: &Path) -> Option<(RunHash, KeptResult)> {
         let document = read_document(file)?;
         if is_expired(&document, clock::unix_time()) {
             return None;
         }
-        let name = kept_at.file_stem()?.to_str()?;
+        let name = file.file_stem()?.to_str()?;
         let inside = self.results.open(document["sealed"].as_str()?, name)?;
         let inside: Value = serde_json::from_slice(&inside).ok()?;
         let hash = blake3::Hash::from_hex(inside["hash"].as_str()?).ok()?;
@@ -508,6 +552,35 @@ mod tests {
         }
     }
 
+    /// While a result is given, other processes wait for it. If that one ends before it has given it, they get it.
+    #[test]
+    fn a_result_that_is_given_is_not_lost_with_its_process() {
+        let place = tempfile::tempdir().unwrap();
+        folder_at(place.path())
+            .keep(HASH, kept(Some("a"), KeptPlace::Due, "{}"))
+            .unwrap();
+        let (mut giver, mut other) = (folder_at(place.path()), folder_at(place.path()));
+        assert!(matches!(giver.look(&HASH), FoundRun::Kept(_)));
+        assert!(matches!(other.look(&HASH), FoundRun::Running));
+        assert!(other.lock_left_over(&other.list_kept()[0]).is_none());
+        drop(giver);
+        assert!(matches!(other.look(&HASH), FoundRun::Kept(_)));
+        other.forget(&HASH, Some("a"));
+        other.unmark(&HASH);
+        assert!(matches!(folder_at(place.path()).look(&HASH), FoundRun::Nothing));
+    }
+
+    /// A result that waits in the memory of a process for long is no answer to a new call either.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_result_in_memory_is_no_answer() {
+        for (age, is_answer) in [(RETRY_TIME, true), (RETRY_TIME + Duration::from_secs(1), false)] {
+            let mut folder = RunFolder::in_memory();
+            folder.keep(HASH, kept(Some("a"), KeptPlace::RetryOnly, "{}")).unwrap();
+            tokio::time::advance(age).await;
+            assert_eq!(matches!(folder.look(&HASH), FoundRun::Kept(_)), is_answer);
+        }
+    }
+
     /// Two calls with one input have a result each, and a retry gets one of them.
     #[test]
     fn two_results_of_one_input_are_kept() {
@@ -521,6 +594,7 @@ mod tests {
                 panic!("both are gone");
             };
             assert_eq!(found.call_id.as_deref(), Some("b"));
+            folder.forget(&HASH, Some("b"));
             assert!(matches!(folder.look(&HASH), FoundRun::Nothing));
         }
     }

@@ -205,7 +205,7 @@ async fn a_retry_gets_the_result_whatever_the_proxy_says() {
     const OK: (u16, &str) = (200, "{}");
     const SETTLED: (u16, &str) = (200, r#"{"state":"settled"}"#);
     const PARKED: (u16, &str) = (202, r#"{"state":"parked"}"#);
-    let rows: [(&str, Option<Replies>, &str, usize); 9] = [
+    let rows: [(&str, Option<Replies>, &str, usize); 10] = [
         ("absent", None, "due", 1),
         ("does not know the call", Some([(404, "{}"), OK, OK]), "retry_only", 1),
         ("knows no such token", Some([(401, "{}"); 3]), "retry_only", 1),
@@ -214,7 +214,14 @@ async fn a_retry_gets_the_result_whatever_the_proxy_says() {
         ("is asked too often", Some([(429, "{}"), OK, OK]), "due", 1),
         ("waits for the caller", Some([OK, PARKED, OK]), "due", 1),
         ("has it", Some([OK, SETTLED, OK]), "posted", 1),
-        ("has delivered it", Some([OK, SETTLED, (409, "{}")]), "posted", 2),
+        (
+            "has delivered it",
+            Some([(409, "{}"), SETTLED, (409, "{}")]),
+            "posted",
+            2,
+        ),
+        // A withdrawal is refused, and the call is open all the same: another process has withdrawn the result.
+        ("has it no more", Some([OK, SETTLED, (409, "{}")]), "posted", 1),
     ];
     for (name, replies, place, runs) in rows {
         let stage = Stage::new(&replies.map_or_else(|| "http://127.0.0.1:9".to_owned(), start_proxy));

@@ -106,13 +106,17 @@ impl Desk {
     /// Tells the relay of an event, and does what it wants.
     pub(super) fn handle(&mut self, event: RelayEvent) {
         let mut events = VecDeque::from([event]);
-        if self.on_its_way.is_some() && self.unwritten_load().is_none() {
-            events.push_front(RelayEvent::AllWritten);
-        }
         while let Some(event) = events.pop_front() {
             for effect in self.relay.handle_event(self.began.elapsed(), event) {
                 events.extend(self.perform(effect));
             }
+        }
+    }
+
+    /// Tells the relay that the client's pipe has everything that was sent, once it has.
+    pub(super) fn note_written(&mut self) {
+        if self.on_its_way.is_some() && self.relay.has_sent() && self.unwritten_load().is_none() {
+            self.handle(RelayEvent::AllWritten);
         }
     }
 
@@ -156,10 +160,10 @@ impl Desk {
             }
             RelayEffect::Post(number, hash, call_id, body) => {
                 let answers = self.answers.clone();
-                let kept = self.folder.kept_path(&hash, Some(&call_id));
+                let kept = self.folder.kept_file(&hash, Some(&call_id));
                 let post = self.spawn_boxed(async move {
                     let failed = || drop(answers.send(RelayEvent::Posted(number, PostReply::Failing)));
-                    let reply = post_result(&call_id, &body, kept.as_deref(), failed).await;
+                    let reply = post_result(&call_id, &body, kept.as_ref(), failed).await;
                     drop(answers.send(RelayEvent::Posted(number, reply)));
                 });
                 self.posts.retain(|_, post| !post.is_finished());

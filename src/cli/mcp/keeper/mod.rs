@@ -164,11 +164,13 @@ impl Keeper {
         let mut front_checks = interval(FRONT_INTERVAL);
         self.desk.post_left_over();
         while !self.is_over() {
+            self.desk.note_written();
             let wake = self.next_wake();
             let to_server = self.desk.server_load();
             let at_end = self.server_gone_at.and_then(|_| self.desk.unwritten_load());
             let to_client = at_end.or_else(|| self.desk.client_load());
             let (server_room, client_room) = (to_server.is_none(), to_client.is_none());
+            let unwritten = self.desk.unwritten_load();
             let event = tokio::select! {
                 line = read_line(&mut self.client), if self.client.is_some() && server_room => KeeperEvent::ClientLine(line),
                 read = read_output(&mut self.stdout, self.cutter.buffer()), if self.stdout.is_some() && client_room => {
@@ -176,6 +178,7 @@ impl Keeper {
                 }
                 () = outlet::await_load(to_server), if !server_room => KeeperEvent::Wake,
                 () = outlet::await_load(to_client), if !client_room => KeeperEvent::Wake,
+                () = outlet::await_load(unwritten.clone()), if client_room && unwritten.is_some() => KeeperEvent::Wake,
                 Some(answer) = self.answers.recv() => KeeperEvent::Answer(answer),
                 Some(closed) = self.client_closed.recv() => KeeperEvent::ClientClosed(closed.unwritten),
                 code = self.server.wait(), if self.status.is_none() => KeeperEvent::ServerEnded(code),
@@ -196,6 +199,7 @@ impl Keeper {
             drop(timeout(REST_TIME, async { while self.pumps.join_next().await.is_some() {} }).await);
         }
         self.desk.finish_writing(LAST_READ_TIME).await;
+        self.desk.note_written();
         self.desk.finish_posts(LAST_POST_TIME).await;
         Ok(ExitCode::from(self.status.unwrap_or(1)))
     }
@@ -231,6 +235,8 @@ impl Keeper {
                 for line in unwritten {
                     self.desk.handle(RelayEvent::Unwritten(line));
                 }
+                // The lines before them were written.
+                self.desk.handle(RelayEvent::AllWritten);
                 self.desk.stop_waiting_for_client();
             }
             KeeperEvent::FrontCheck => {

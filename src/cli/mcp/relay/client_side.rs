@@ -176,6 +176,10 @@ impl CallRelay {
         match found {
             FoundRun::Running => {}
             FoundRun::Nothing => self.start_for_all(hash, askers),
+            // An earlier request gets it, so that this call is meant once more.
+            FoundRun::Kept(kept) if self.given.contains(&(hash, kept.call_id.clone())) => {
+                self.start_for_all(hash, askers);
+            }
             FoundRun::Kept(kept) => self.give_kept(hash, kept, askers),
         }
     }

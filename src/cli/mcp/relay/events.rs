@@ -160,7 +160,7 @@ pub(in crate::cli::mcp) enum FoundRun {
     Nothing,
     /// It goes on in another process.
     Running,
-    /// It has ended, and its result was taken from where it was kept.
+    /// It has ended. Its result is kept until it was given.
     Kept(KeptResult),
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use bytes::Bytes;
 use serde_json::json;
 
 use super::{
@@ -133,4 +134,54 @@ fn a_retry_that_is_given_up_changes_no_owner_of_an_ended_run() {
         _ => None,
     });
     assert_eq!(owner, Some("toolu_1"));
+}
+
+/// Returns the effects of a call whose result is kept by an ended process.
+fn call_with_kept_result(bench: &mut Bench, line: &str, place: KeptPlace) -> Done {
+    let event = RelayEvent::ClientLine(Bytes::from(line.to_owned()));
+    let looked = bench.relay.handle_event(Duration::ZERO, event);
+    let hash = looked.iter().find_map(|effect| match effect {
+        RelayEffect::Look(hash) => Some(*hash),
+        _ => None,
+    });
+    let kept = KeptResult {
+        tool: "render".to_owned(),
+        call_id: Some("toolu_0".to_owned()),
+        place,
+        outcome: ToolOutcome {
+            is_failure: false,
+            body: "{}".to_owned(),
+        },
+    };
+    bench.handle(RelayEvent::Found(hash.unwrap(), FoundRun::Kept(kept)))
+}
+
+/// A kept result stays until the client has it, and is not posted meanwhile: a kill then costs no result, and none comes
+/// twice. A second call is meant once more.
+#[test]
+fn a_kept_result_stays_until_the_client_has_it() {
+    let mut bench = Bench::new(RelaySettings::default());
+    let done = call_with_kept_result(&mut bench, &call(1, Some("toolu_1"), &json!({})), KeptPlace::Due);
+    assert_eq!((done.names(), done.to_client.len()), (vec!["keep"], 1));
+    let places = done.others.iter().filter_map(|effect| match effect {
+        RelayEffect::Keep(_, kept) => Some((kept.place, kept.call_id.as_deref())),
+        _ => None,
+    });
+    assert_eq!(places.collect::<Vec<_>>(), [(KeptPlace::RetryOnly, Some("toolu_0"))]);
+    let again = call_with_kept_result(&mut bench, &call(2, Some("toolu_2"), &json!({})), KeptPlace::RetryOnly);
+    assert_eq!((again.to_server.len(), again.to_client.len()), (1, 0));
+    assert_eq!(bench.handle(RelayEvent::AllWritten).names(), ["forget", "unmark"]);
+    assert!(bench.handle(RelayEvent::AllWritten).names().is_empty());
+}
+
+/// A kept result that could not be written is the result of the call that was to get it.
+#[test]
+fn a_kept_result_that_could_not_be_written_is_kept_for_the_later_call() {
+    let mut bench = Bench::new(RelaySettings::default());
+    let done = call_with_kept_result(&mut bench, &call(1, Some("toolu_1"), &json!({})), KeptPlace::RetryOnly);
+    bench.handle(RelayEvent::ClientGone);
+    let line = Bytes::from(done.to_client[0].clone());
+    let done = bench.handle(RelayEvent::Unwritten(line));
+    assert_eq!(done.names(), ["forget", "unmark", "mark", "keep", "post"]);
+    assert!(bench.handle(RelayEvent::AllWritten).names().is_empty());
 }

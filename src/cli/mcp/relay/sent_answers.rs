@@ -30,6 +30,11 @@ impl CallRelay {
 
     /// Notes that the client's pipe has everything that was sent.
     pub(super) fn take_all_written(&mut self) {
+        // Own lines that wait for the end of another one are not written.
+        if self.held_lines.is_some() {
+            return;
+        }
+        self.forget_given(|_| true);
         for (_, answer) in std::mem::take(&mut self.sent) {
             if let Some(call_id) = answer.call_id {
                 self.written.push_back(WrittenAnswer {
@@ -74,6 +79,8 @@ impl CallRelay {
         else {
             return;
         };
+        // It is kept for the call of this answer now.
+        self.forget_given(|of| *of == hash);
         self.effects
             .push(RelayEffect::Mark(hash, tool.clone(), call_id.clone()));
         let number = self.add_run(ToolRun {

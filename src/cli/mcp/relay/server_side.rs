@@ -1,5 +1,7 @@
 //! Lines of the server: answers pass, or become the results of detached runs.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::{
@@ -175,15 +177,40 @@ impl CallRelay {
         self.unmark(hash);
     }
 
-    /// Gives a result to every request that waits for it. Nobody else gets it then.
+    /// Gives a result to every request that waits for it. Nobody else gets it then, unless this process ends before.
     pub(super) fn give_result(&mut self, number: RunNumber, outcome: &ToolOutcome) {
         let Some(run) = self.runs.remove(&number) else {
             return;
         };
-        self.answer_waiters(&run, outcome);
         self.effects.push(RelayEffect::StopPost(number));
-        self.effects.push(RelayEffect::Forget(run.hash, run.call_id));
-        self.unmark(run.hash);
+        let is_kept = matches!(run.stage, RunStage::Posting(..) | RunStage::Withdrawing(_));
+        if is_kept && !run.waiters.is_empty() {
+            let kept = KeptResult {
+                tool: run.tool.clone(),
+                call_id: run.call_id.clone(),
+                // Posted now, its conversation would have it twice.
+                place: KeptPlace::RetryOnly,
+                outcome: outcome.clone(),
+            };
+            self.effects.push(RelayEffect::Keep(run.hash, kept));
+            self.given.insert((run.hash, run.call_id.clone()));
+            self.answer_waiters(&run, outcome);
+        } else {
+            self.answer_waiters(&run, outcome);
+            self.effects.push(RelayEffect::Forget(run.hash, run.call_id));
+            self.unmark(run.hash);
+        }
+    }
+
+    /// Forgets the kept results that the client has now, or that are kept under another call.
+    pub(super) fn forget_given(&mut self, is_meant: impl Fn(&RunHash) -> bool) {
+        let given = std::mem::take(&mut self.given);
+        let (meant, others): (BTreeSet<_>, BTreeSet<_>) = given.into_iter().partition(|(hash, _)| is_meant(hash));
+        self.given = others;
+        for (hash, call_id) in meant {
+            self.effects.push(RelayEffect::Forget(hash, call_id));
+            self.unmark(hash);
+        }
     }
 
     /// Gives a result to every request that waits for it.

@@ -32,6 +32,8 @@ pub(in crate::cli::mcp) struct CallRelay {
     pub(super) last_number: RunNumber,
     /// Answers on their way to the client.
     pub(super) sent: BTreeMap<RpcId, SentAnswer>,
+    /// Kept results on their way to the client. They are forgotten once its pipe has them.
+    pub(super) given: BTreeSet<(RunHash, Option<String>)>,
     /// Answers that the client's pipe has, in their order.
     pub(super) written: VecDeque<WrittenAnswer>,
     /// Requests that wait for the run of another process.
@@ -266,7 +268,8 @@ impl CallRelay {
 
     /// Removes the mark of a run, unless another run of the same input needs it.
     pub(super) fn unmark(&mut self, hash: RunHash) {
-        if !self.runs.values().any(|run| run.hash == hash && run.is_detached()) {
+        let is_given = self.given.iter().any(|(of, _)| *of == hash);
+        if !is_given && !self.runs.values().any(|run| run.hash == hash && run.is_detached()) {
             self.effects.push(RelayEffect::Unmark(hash));
         }
     }
