@@ -15,11 +15,11 @@ Write it in front of a server's command in the configuration of a client:
   claude mcp add NAME -- antiphon mcp -- npx -y server
   \"command\": \"antiphon\", \"args\": [\"mcp\", \"--\", \"npx\", \"-y\", \"server\"]
 
-Every line passes as it came. A call that its client gives up goes on: the same
-call joins it, and does not start the tool again. If nobody waits when it ends,
-its result is posted to the running proxy, which adds it to its conversation.
-Without the name of the call, or with a conversation that the proxy does not
-know, the result is kept for 1 hour, and the same call gets it.
+Lines pass as they came. A call that its client gives up goes on: the server does
+not get the cancel, and the same call joins it and does not start the tool again.
+If nobody waits when it ends, its result is posted to the running proxy, which adds
+it to its conversation. Without the name of the call, or with a conversation that
+the proxy does not know, it is kept for 1 hour, and the same call gets it.
 
 A tool named with --once runs once for the same input, also over sessions: the
 same call gets the stored result. It does not run without the proxy, which keeps
@@ -35,7 +35,7 @@ machine. The server does not get the tokens of Antiphon.
 A server named `ps`, `stop`, `wrap` or `unwrap` stands behind `--` like any other.
 
 Exit codes: that of the server, 0 at the end of one with a URL; 127 if it cannot be
-run, 2 for wrong usage.";
+run, 2 for wrong usage. If a run outlives the client: 0, or 1 if the server failed.";
 
 /// Longest time of a flag.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -89,7 +89,7 @@ pub(super) struct WrapperArgs {
     /// Time after which the client gives a call up, as its configuration says
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     pub(super) client_timeout: Option<Duration>,
-    /// Tier of a tool. Of `revertible` ones every cancel reaches the server
+    /// Tier of a tool. Of `revertible` ones every cancel reaches the server; the others count with `--once` alone
     #[arg(long, value_name = "TOOL=read|revertible|durable|one_way", value_parser = parse_tier)]
     pub(super) tier: Vec<GivenTier>,
     /// Tool that runs once for the same input, over sessions and processes. `*` stands for all

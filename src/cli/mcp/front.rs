@@ -10,7 +10,8 @@ use tokio::{
 
 /// Starts the keeper with the arguments of this process. Returns the exit code of the server.
 ///
-/// Also returns if the keeper goes on without the client: then nobody reads the code.
+/// Also returns if the keeper goes on without the client: with success while the server runs or has ended well, and with
+/// failure if it has failed.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -24,6 +25,7 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
 async fn wait_for_keeper() -> anyhow::Result<ExitCode> {
     // Taken over before the keeper can send it.
     let mut release = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
+    let mut failure = signal(SignalKind::user_defined2()).context("cannot listen for signals")?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     // `antiphon mcp …` becomes `antiphon mcp keep --front PID …`.
@@ -41,5 +43,6 @@ async fn wait_for_keeper() -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(code.unwrap_or(1)))
         }
         _ = release.recv() => Ok(ExitCode::SUCCESS),
+        _ = failure.recv() => Ok(ExitCode::FAILURE),
     }
 }

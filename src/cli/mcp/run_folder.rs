@@ -58,6 +58,8 @@ pub(super) struct RunFolder {
     place: Option<FolderPlace>,
     /// The marks of this process, with their locks.
     marks: BTreeMap<RunHash, File>,
+    /// The mark of this process itself, which waits for its proxy.
+    waiting: Option<File>,
     /// Results that are kept without a folder, and since when.
     in_memory: BTreeMap<KeptKey, (Instant, KeptResult)>,
 }
@@ -132,20 +134,33 @@ impl RunFolder {
         Self {
             place: None,
             marks: BTreeMap::new(),
+            waiting: None,
             in_memory: BTreeMap::new(),
         }
     }
 
     /// Marks a detached run of this process. Without a mark no other process joins it, which is no failure.
     pub(super) fn mark(&mut self, hash: RunHash, tool: &str, call_id: Option<&str>) {
-        let mark = json!({
-            "pid": std::process::id(),
-            "tool": tool,
-            "call_id": call_id,
-            "since": clock::unix_time().as_secs(),
-        });
         // Another process may have a run of the same input.
-        drop(self.write_mark(hash, &mark.to_string()));
+        drop(self.write_mark(hash, &mark_text(tool, call_id)));
+    }
+
+    /// Marks this process, whose run has ended and whose result others may take, so that it is listed and can be ended.
+    pub(super) fn mark_waiting(&mut self, tool: &str, call_id: Option<&str>) {
+        let Some(place) = self.place.as_ref().filter(|_| self.waiting.is_none()) else {
+            return;
+        };
+        let path = place.path.join(format!("waits-{}.{MARK_ENDING}", std::process::id()));
+        let write = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&path)?;
+            file.try_lock()?;
+            file.write_all(mark_text(tool, call_id).as_bytes())?;
+            io::Result::Ok(file)
+        };
+        // Without it the process is not listed, which is no failure.
+        self.waiting = write().ok();
     }
 
     /// Creates and locks the file of a mark. Returns `false` if another process has locked it.
@@ -445,6 +460,16 @@ impl FolderPlace {
     }
 }
 
+fn mark_text(tool: &str, call_id: Option<&str>) -> String {
+    let mark = json!({
+        "pid": std::process::id(),
+        "tool": tool,
+        "call_id": call_id,
+        "since": clock::unix_time().as_secs(),
+    });
+    mark.to_string()
+}
+
 const fn place_name(place: KeptPlace) -> &'static str {
     match place {
         KeptPlace::RetryOnly => "retry_only",
@@ -568,6 +593,12 @@ mod tests {
         other.forget(&HASH, Some("a"));
         other.unmark(&HASH);
         assert!(matches!(folder_at(place.path()).look(&HASH), FoundRun::Nothing));
+    }
+
+    #[test]
+    fn the_help_says_how_long_a_result_is_kept() {
+        assert_eq!(RETRY_TIME, Duration::from_secs(3600));
+        assert!(crate::cli::mcp::AFTER_HELP.contains("kept for 1 hour"));
     }
 
     /// A result that waits in the memory of a process for long is no answer to a new call either.

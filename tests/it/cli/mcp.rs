@@ -96,8 +96,11 @@ impl Stage {
     }
 
     pub(super) fn wrap(&self, flags: &[&str]) -> ToyClient {
-        let arguments = [flags, &["--", "sh", "toy.sh"]].concat();
-        let mut child = self.command(&arguments).spawn().unwrap();
+        self.wrap_command(&[flags, &["--", "sh", "toy.sh"]].concat())
+    }
+
+    fn wrap_command(&self, arguments: &[&str]) -> ToyClient {
+        let mut child = self.command(arguments).spawn().unwrap();
         ToyClient {
             stdin: child.stdin.take(),
             lines: BufReader::new(child.stdout.take().unwrap()).lines(),
@@ -106,7 +109,7 @@ impl Stage {
     }
 
     /// Runs a command to its end. Returns its exit code and outputs.
-    async fn run(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
+    pub(super) async fn run(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
         let (code, out, err) = self.run_bytes(arguments, input).await;
         (code, String::from_utf8(out).unwrap(), err)
     }
@@ -161,6 +164,12 @@ impl Stage {
         let entries = fs::read_dir(self.folder.join("antiphon/mcp")).into_iter().flatten();
         let has = |path: &Path| path.extension().is_some_and(|end| end == ending);
         entries.filter(|entry| has(&entry.as_ref().unwrap().path())).count()
+    }
+
+    /// Waits until a command says what is wanted.
+    pub(super) async fn await_that(&self, mut is_so: impl AsyncFnMut() -> bool) {
+        let waiting = async { while !is_so().await {} };
+        timeout(PATIENCE, waiting).await.expect("it comes to pass");
     }
 
     /// Waits until no process of this stage is left.
@@ -275,6 +284,40 @@ impl ToyClient {
             .unwrap();
         (status.code(), said)
     }
+}
+
+/// A script writes its calls into the wrapper and reads the answers, as it would with the bare server.
+#[tokio::test]
+async fn a_client_that_has_ended_its_input_reads_the_answer() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    stage.open_gate();
+    let params = json!({"name": "render", "arguments": {"of": "film"}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let input = format!("{call}\n");
+    let (code, out, err) = stage.run(&["--", "sh", "toy.sh"], input.as_bytes()).await;
+    assert!(code == Some(0) && out.contains(FILM), "{code:?} {out} {err}");
+    assert_eq!(stage.kept_text(), None);
+    stage.await_no_process().await;
+}
+
+/// A server fails while the result of an earlier call still waits for its proxy.
+#[tokio::test]
+async fn the_front_fails_if_the_server_has_failed() {
+    const SERVER: &str = r#"read call
+        while [ ! -e gate ]; do sleep 0.02; done
+        echo '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}'
+        read next; exit 3"#;
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut client = stage.wrap_command(&["--", "sh", "-c", SERVER]);
+    client.call(1, Some("toolu_01AaBb9dE3fG7hJ2")).await;
+    client.cancel(1, "timeout").await;
+    stage.open_gate();
+    await_that(|| stage.kept_text().is_some()).await;
+    client.send_line("{}").await;
+    let status = timeout(PATIENCE, client.child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(1));
+    send_signal("TERM", &keeper_of(&stage.folder));
+    stage.await_no_process().await;
 }
 
 /// A conversation through a proxy, of which the model calls the tool.
@@ -659,6 +702,56 @@ async fn a_proxy_posts_what_a_killed_keeper_has_left() {
     conversation.process = conversation.install.start().await;
     conversation.says("and?", Reply::Text("fine".to_owned())).await;
     assert_eq!((conversation.films(), stage.files("run")), (1, 0));
+}
+
+/// A client is killed in its tool before it has sent the call to its provider. The result is kept, and posted once the proxy
+/// has seen the call.
+#[tokio::test]
+async fn a_result_is_posted_once_the_proxy_knows_its_call() {
+    let mut conversation = Conversation::start().await;
+    let stage = Stage::at(conversation.install.state().to_owned(), &conversation.url());
+    let mut client = stage.wrap(&[]);
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    stage.open_gate();
+    await_that(|| {
+        stage
+            .kept_text()
+            .is_some_and(|text| text.contains("\"place\":\"retry_only\""))
+    })
+    .await;
+    stage.await_no_process().await;
+    conversation.calls(IDS[0]).await;
+    conversation.await_open(IDS[0]).await;
+    // It is offered at the start, and then each minute.
+    conversation.process.kill();
+    conversation.process = conversation.install.start().await;
+    conversation.await_outstanding(1).await;
+    conversation.brings(IDS[0], "the call was interrupted");
+    conversation.says("go on", Reply::Text("fine".to_owned())).await;
+    assert_eq!(conversation.films(), 1);
+}
+
+/// Without a client and without a server, a wrapper that waits for its proxy is listed, and can be ended. Its result stays.
+#[tokio::test]
+async fn a_wrapper_that_waits_for_its_proxy_is_listed() {
+    let stage = Stage::new("http://127.0.0.1:9");
+    let mut client = stage.wrap(&[]);
+    client.call(1, Some(IDS[0])).await;
+    stage.await_runs(1).await;
+    client.die().await;
+    stage.open_gate();
+    await_that(|| stage.files("json") == 1 && stage.files("run") == 0).await;
+    await_that(|| stage.files("run") == 1).await;
+    let (_, listed, _) = stage.run(&["ps"], b"").await;
+    assert!(
+        listed.lines().count() == 1 && listed.contains(&format!("render  call {}", IDS[0])),
+        "{listed}"
+    );
+    assert_eq!(stage.run(&["stop"], b"").await.1, "1 stopped\n");
+    stage.await_no_process().await;
+    assert_eq!(stage.files("json"), 1);
 }
 
 /// The folder is removed while the tool runs, so nothing can be kept. The result waits in memory for the proxy.

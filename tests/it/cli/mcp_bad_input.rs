@@ -198,6 +198,34 @@ fn start_proxy([heartbeat, post, withdraw]: Replies) -> String {
     url
 }
 
+/// An early answer promises the result to the conversation where the proxy knows the call, and nowhere else.
+#[tokio::test]
+async fn an_early_answer_promises_what_the_proxy_can_do() {
+    const OK: (u16, &str) = (200, "{}");
+    for (status, promises) in [
+        (200, true),
+        (409, true),
+        (404, false),
+        (401, false),
+        (400, false),
+        (503, false),
+    ] {
+        let stage = Stage::new(&start_proxy([(status, "{}"), OK, OK]));
+        let mut client = stage.wrap(&["--answer-after", "100ms"]);
+        client.call(1, Some("toolu_01AaBb9dE3fG7hJ2")).await;
+        let said = client.text(1).await;
+        assert!(said.contains("is still running after"), "{status}: {said}");
+        assert_eq!(said.contains("If you end your turn"), promises, "{status}: {said}");
+        stage.open_gate();
+        client.leave().await;
+        // One that waits for its proxy is listed a moment later.
+        stage
+            .await_that(async || stage.run(&["stop"], b"").await.1 == "1 stopped\n")
+            .await;
+        stage.await_no_process().await;
+    }
+}
+
 /// The result of a call that timed out, with each kind of proxy: where it waits, and how often the tool runs if the client
 /// calls it again.
 #[tokio::test]

@@ -120,6 +120,13 @@ impl Desk {
         }
     }
 
+    /// Tells other processes that this one waits for its proxy without a server and without a client.
+    pub(super) fn mark_waiting(&mut self) {
+        if let Some((tool, call_id)) = self.relay.unposted_run() {
+            self.folder.mark_waiting(&tool, call_id.as_deref());
+        }
+    }
+
     /// Posts the results that ended processes have left over, as long as this one lives.
     pub(super) fn post_left_over(&mut self) {
         self.spawn_boxed(post_left_over(CONFIGURED));

@@ -35,6 +35,8 @@ const END_TIME: Duration = Duration::from_millis(1500);
 const KILL_TIME: Duration = Duration::from_millis(400);
 /// Time for the rest of a server's output after its end. What it has left behind may keep the pipe open.
 const REST_TIME: Duration = Duration::from_secs(1);
+/// Time for the answers to a client that has ended its input: a script reads them, and most others wait for the end.
+const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Time for a client to read the last lines.
 const LAST_READ_TIME: Duration = Duration::from_secs(60);
 /// Time for posts after the server has ended by itself, or was stopped, before the front is released.
@@ -100,6 +102,8 @@ struct Keeper {
     status_at: Option<Instant>,
     server_gone_at: Option<Instant>,
     client_gone_at: Option<Instant>,
+    /// The time at which a client that has ended its input gets no more answers.
+    deaf_at: Option<Instant>,
     /// The time at which the server gets its next signal.
     next_signal: Option<(Instant, Signal)>,
     is_front_released: bool,
@@ -152,6 +156,7 @@ impl Keeper {
             status_at: None,
             server_gone_at: None,
             client_gone_at: None,
+            deaf_at: None,
             next_signal: None,
             is_front_released: false,
             is_stopped: false,
@@ -263,7 +268,11 @@ impl Keeper {
     /// Goes on without a client. One that has only ended its input may still read what the server says to that.
     fn lose_client(&mut self, is_deaf: bool) {
         let is_crowded = self.client_gone_at.is_none() && self.desk.is_crowded();
-        if is_deaf || self.desk.is_running() {
+        if !is_deaf && self.desk.is_running() {
+            self.deaf_at = clock::now().checked_add(LAST_ANSWER_TIME);
+        }
+        if is_deaf {
+            self.deaf_at = None;
             self.desk.close_client();
             // If it fails, the client waits for its pipes a little longer.
             drop(leave_client());
@@ -305,28 +314,36 @@ impl Keeper {
             self.stdout = None;
             self.desk.handle(RelayEvent::ServerGone);
         }
+        if self.deaf_at.is_some_and(|at| at <= now) {
+            self.lose_client(true);
+        }
         if let Some(gone) = self.client_gone_at {
             let is_late = gone.checked_add(self.linger).is_none_or(|end| end <= now);
             if !self.desk.is_running() || is_late {
                 self.stop_server();
             }
             let is_going_on = self.desk.is_running() || (self.server_gone_at.is_some() && !self.desk.is_idle());
-            if is_going_on && !is_late {
+            if is_going_on && !is_late && self.deaf_at.is_none() {
                 self.release_front();
             }
         }
         if self.server_gone_at.is_some_and(|gone| gone + LAST_POST_TIME <= now) && !self.desk.is_idle() {
             self.lose_client(true);
+            self.desk.mark_waiting();
             self.release_front();
         }
     }
 
-    /// Lets the front end, since this process goes on without it.
+    /// Lets the front end, since this process goes on without it. It fails if the server has failed.
     fn release_front(&mut self) {
         if !std::mem::replace(&mut self.is_front_released, true) {
             let front = getppid().filter(|parent| u32::try_from(parent.as_raw_nonzero().get()) == Ok(self.front));
             // An error means that it has ended.
-            let _ = front.map(|front: Pid| kill_process(front, Signal::USR1));
+            let signal = match self.status {
+                None | Some(0) => Signal::USR1,
+                Some(_) => Signal::USR2,
+            };
+            let _ = front.map(|front: Pid| kill_process(front, signal));
         }
     }
 
@@ -361,7 +378,7 @@ impl Keeper {
             let ends = limits.map(|limit| gone.checked_add(limit));
             ends.into_iter().flatten().filter(|end| *end > now)
         });
-        let times = [of_signal, of_rest, of_linger, self.desk.next_wake()];
+        let times = [of_signal, of_rest, of_linger, self.deaf_at, self.desk.next_wake()];
         let first = times.into_iter().flatten().chain(of_posts).min();
         first.unwrap_or_else(|| now + FAR)
     }

@@ -115,3 +115,25 @@ fn is_account(name: &OsStr) -> bool {
     let is_of_session = SESSION_WORDS.iter().any(|word| name.contains(word));
     !is_of_session && ACCOUNT_WORDS.iter().any(|word| name.contains(word))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Claude Code gives each session a token for itself: with it in the identity, no resumed session joined a run.
+    #[test]
+    fn only_variables_of_an_account_tell_servers_apart() {
+        for (name, is_told) in [
+            ("GITHUB_TOKEN", true),
+            ("database_url", true),
+            ("AWS_PROFILE", true),
+            ("CLAUDE_CODE_MESSAGING_TOKEN", false),
+            ("CLAUDE_CODE_SESSION_ACCESS_TOKEN", false),
+            ("ANTHROPIC_BASE_URL", false),
+            ("SSH_AUTH_SOCK", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(is_account(OsStr::new(name)), is_told, "{name}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{
     events::{ClaimOrder, FoundRun, KeptPlace, KeptResult, RelayEffect, RunHash, RunNumber},
     message::{CallRequest, McpMessage, RpcId, read_message},
-    outcome::absent_client_line,
+    outcome::{absent_client_line, cancel_line},
     state::{Asker, CallRelay, ClientPresence, RunStage, ToolRun},
 };
 use crate::{digest::digest_of, printable::printable_text};
@@ -218,13 +218,9 @@ impl CallRelay {
             return true;
         }
         let waits = |run: &ToolRun| run.waiters.iter().position(|asker| asker.request.id == *id);
-        if let Some((run, place)) = self
-            .runs
-            .values_mut()
-            .find_map(|run| waits(run).map(|place| (run, place)))
-        {
-            run.drop_waiter(place);
-            self.drop_unwanted_claims();
+        let found = self.runs.iter().find_map(|(number, run)| Some((*number, waits(run)?)));
+        if let Some((number, place)) = found {
+            self.leave_run(number, place, reason);
             return true;
         }
         let Some(number) = self.open_run(id) else {
@@ -251,6 +247,22 @@ impl CallRelay {
             self.cancel_run(number);
         }
         is_held
+    }
+
+    /// Lets a request that has joined a run go. If a person has given it up and nobody else waits, the run is stopped.
+    fn leave_run(&mut self, number: RunNumber, place: usize, reason: &str) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let since = run.waiters.get(place).map_or(Duration::ZERO, |waiter| waiter.since);
+        run.drop_waiter(place);
+        let is_unwanted = run.is_detached() && run.waiters.is_empty();
+        let line = cancel_line(&run.request_id);
+        if is_unwanted && !self.is_timeout(reason, self.now.saturating_sub(since)) {
+            self.effects.push(RelayEffect::ToServer(line));
+            self.cancel_run(number);
+        }
+        self.drop_unwanted_claims();
     }
 
     /// Notes that a cancel tells the server to stop a run.

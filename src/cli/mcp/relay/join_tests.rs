@@ -185,3 +185,50 @@ fn a_kept_result_that_could_not_be_written_is_kept_for_the_later_call() {
     assert_eq!(done.names(), ["forget", "unmark", "mark", "keep", "post"]);
     assert!(bench.handle(RelayEvent::AllWritten).names().is_empty());
 }
+
+/// A person who gives up a call that has joined a run wants it stopped, if nobody else waits for it.
+#[test]
+fn a_person_stops_the_run_that_a_retry_has_joined() {
+    for (reason, waiters, is_stopped) in [("timeout", 1, false), ("user abort", 1, true), ("user abort", 2, false)] {
+        let mut bench = Bench::new(RelaySettings::default());
+        bench.client(&call(1, Some("toolu_1"), &json!({})));
+        bench.client(&cancel(1, "timeout"));
+        for id in 2..2 + waiters {
+            assert!(bench.client(&call(id, Some("toolu_2"), &json!({}))).is_nothing());
+        }
+        let done = bench.client(&cancel(2, reason));
+        let told: Vec<&str> = done.to_server.iter().map(String::as_str).collect();
+        // The server knows the run by the request that has started it.
+        let wanted = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n";
+        assert_eq!(
+            told,
+            if is_stopped { vec![wanted] } else { vec![] },
+            "{reason} {waiters}"
+        );
+        assert_eq!(bench.relay.is_running(), !is_stopped, "{reason} {waiters}");
+    }
+}
+
+/// Own answers that wait for the end of a long line of the server take a bounded number of bytes. The rest counts as not
+/// written: it is posted.
+#[test]
+fn answers_behind_a_long_line_are_bounded() {
+    let mut bench = Bench::new(RelaySettings::default());
+    let text = "x".repeat(6 * 1024 * 1024);
+    let mut posts = 0;
+    for id in 1..=6 {
+        let input = json!({ "id": id });
+        bench.client(&call(id, Some("toolu_1"), &input));
+        bench.client(&cancel(id, "timeout"));
+        bench.client(&call(10 + id, Some("toolu_2"), &input));
+    }
+    bench.handle(RelayEvent::ServerPiece(Bytes::from_static(b"{"), false));
+    for id in 1..=6 {
+        let done = bench.server(&answer(id, &text));
+        assert!(done.to_client.is_empty());
+        posts += done.names().iter().filter(|name| **name == "post").count();
+    }
+    assert_eq!(posts, 4);
+    let done = bench.handle(RelayEvent::ServerPiece(Bytes::from_static(b"}"), true));
+    assert_eq!(done.to_client.len(), 3);
+}

@@ -179,6 +179,14 @@ pub(super) fn absent_client_line(id: &RpcId, is_ping: bool) -> Bytes {
     }
 }
 
+/// Returns the line that tells the server to stop a request.
+pub(super) fn cancel_line(id: &RpcId) -> Bytes {
+    let mut line = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    line.extend_from_slice(id.raw());
+    line.extend_from_slice(b"}}\n");
+    Bytes::from(line)
+}
+
 fn write_line(id: &RpcId, name: &str, body: &str) -> Bytes {
     // A body may have been written over several lines.
     let body = body.replace(['\n', '\r'], " ");

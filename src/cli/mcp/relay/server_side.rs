@@ -223,8 +223,9 @@ impl CallRelay {
                 sent_at: self.now,
                 line: outcome.answer_line(&request.id),
             };
-            self.send_own(answer.line.clone());
+            let line = answer.line.clone();
             self.note_sent(request.id.clone(), answer);
+            self.send_own(line);
         }
     }
 

@@ -13,6 +13,9 @@ use super::{
     outcome::ToolOutcome,
 };
 
+/// Most bytes of own lines that wait for the end of a long line of the server.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// The part that a client still takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClientPresence {
@@ -245,6 +248,13 @@ impl CallRelay {
         self.once.reports.is_empty() && self.runs.values().all(|run| matches!(run.stage, RunStage::Cancelled))
     }
 
+    /// Returns the tool and the call of a run whose result the proxy does not have yet.
+    pub(in crate::cli::mcp) fn unposted_run(&self) -> Option<(String, Option<String>)> {
+        let mut runs = self.runs.values();
+        let run = runs.find(|run| matches!(run.stage, RunStage::Posting(..)))?;
+        Some((run.tool.clone(), run.call_id.clone()))
+    }
+
     /// Returns `true` if the answer to a watched call may still be on its way to the client.
     pub(in crate::cli::mcp) fn has_sent(&self) -> bool {
         !self.sent.is_empty()
@@ -282,9 +292,15 @@ impl CallRelay {
 
     /// Sends a line of the wrapper's own to the client.
     pub(super) fn send_own(&mut self, line: Bytes) {
-        match &mut self.held_lines {
-            Some(held) => held.push(line),
-            None => self.effects.push(RelayEffect::ToClient(line)),
+        let Some(held) = &mut self.held_lines else {
+            self.effects.push(RelayEffect::ToClient(line));
+            return;
+        };
+        let bytes: usize = held.iter().map(Bytes::len).sum();
+        if bytes.saturating_add(line.len()) <= HELD_BYTES_MAX {
+            held.push(line);
+        } else {
+            self.take_unwritten(&line);
         }
     }
 
