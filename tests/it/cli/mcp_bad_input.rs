@@ -218,11 +218,7 @@ async fn an_early_answer_promises_what_the_proxy_can_do() {
         assert_eq!(said.contains("If you end your turn"), promises, "{status}: {said}");
         stage.open_gate();
         client.leave().await;
-        // One that waits for its proxy is listed a moment later.
-        stage
-            .await_that(async || stage.run(&["stop"], b"").await.1 == "1 stopped\n")
-            .await;
-        stage.await_no_process().await;
+        stage.stop_all().await;
     }
 }
 
