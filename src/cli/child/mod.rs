@@ -122,18 +122,20 @@ pub(in crate::cli) fn exit_code(status: ExitStatus) -> u8 {
     code.unwrap_or(1)
 }
 
-/// Reports that the command cannot be started. Returns the exit code.
-fn report_failed_start(program: &OsStr, error: &io::Error) -> u8 {
+/// Returns why a program cannot be started, and the exit code, as a shell gives it.
+pub(in crate::cli) fn failed_start(program: &OsStr, error: &io::Error) -> (String, u8) {
     let (why, code) = match error.kind() {
         io::ErrorKind::NotFound => ("there is no such command".to_owned(), EXIT_NOT_FOUND),
         _ => (error.to_string(), EXIT_CANNOT_RUN),
     };
+    (format!("cannot run {}: {why}", program.display()), code)
+}
+
+/// Reports that the command cannot be started. Returns the exit code.
+fn report_failed_start(program: &OsStr, error: &io::Error) -> u8 {
+    let (text, code) = failed_start(program, error);
     // A closed stderr must not change the exit code.
-    drop(writeln!(
-        io::stderr().lock(),
-        "antiphon: cannot run {}: {why}",
-        program.display()
-    ));
+    drop(writeln!(io::stderr().lock(), "antiphon: {text}"));
     code
 }
 

@@ -34,8 +34,9 @@ machine. The server does not get the tokens of Antiphon.
 
 A server named `ps`, `stop`, `wrap` or `unwrap` stands behind `--` like any other.
 
-Exit codes: that of the server, 0 at the end of one with a URL; 127 if it cannot be
-run, 2 for wrong usage. If a run outlives the client: 0, or 1 if the server failed.";
+Exit codes: that of the server, 0 at the end of one with a URL; 126 if it cannot be
+run, 127 if there is no such command, 2 for wrong usage. If a run outlives the
+client: 0, or 1 if the server has failed.";
 
 /// Longest time of a flag.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);

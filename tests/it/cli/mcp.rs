@@ -424,7 +424,12 @@ async fn a_wrapped_server_is_the_server() {
     assert_eq!(code, Some(137));
     let (code, _, err) = stage.run(&["--", "no-such-server"], b"").await;
     assert!(
-        code == Some(127) && err.contains("antiphon: cannot run no-such-server"),
+        code == Some(127) && err.contains("antiphon: cannot run no-such-server: there is no such command"),
+        "{code:?} {err}"
+    );
+    let (code, _, err) = stage.run(&["--", "./toy.sh"], b"").await;
+    assert!(
+        code == Some(126) && err.contains("cannot run ./toy.sh: Permission denied"),
         "{code:?} {err}"
     );
     for wrong in [

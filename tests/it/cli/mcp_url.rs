@@ -96,6 +96,32 @@ async fn sync(client: &mut ToyClient, manner: ToyManner, id: u32) {
     assert_eq!(client.line().await["id"], id);
 }
 
+/// With `--once`, a tool of such a server runs once over wrappers, and over a restart of the proxy.
+#[tokio::test]
+async fn a_tool_of_a_server_with_a_url_runs_once() {
+    for manner in MANNERS {
+        let install = Install::new("");
+        let stage = Stage::at(install.state().to_owned(), "");
+        let server = ToyServer::start(manner).await;
+        server.open_gate();
+        for _ in 0..2 {
+            let process = install.start().await;
+            stage.configure(&process);
+            let mut command = stage.command(&["--once", "render", "--url", &server.url()]);
+            command.env_remove("ANTIPHON_SERVICE_TOKEN");
+            let mut client = client_of(command);
+            if !manner.is_modern {
+                greet(&mut client).await;
+            }
+            call(&mut client, manner, 1, "").await;
+            assert_eq!(client.text(1).await, FILM, "{manner:?}");
+            client.leave().await;
+            stage.await_no_process().await;
+        }
+        assert_eq!(server.runs(), 1, "{manner:?}");
+    }
+}
+
 #[tokio::test]
 async fn lines_become_requests_and_answers_become_lines() {
     let stage = Stage::new("http://127.0.0.1:9");

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::cli::{
     EXIT_USAGE,
-    child::exit_code,
+    child::{exit_code, failed_start},
     mcp::{
         arguments::WrapperArgs,
         http_target::HttpTarget,
@@ -29,8 +29,8 @@ use crate::cli::{
     },
 };
 
-/// Exit code if the server cannot be run.
-const EXIT_CANNOT_RUN: u8 = 127;
+/// Exit code if TLS cannot be set up.
+const EXIT_NO_TLS: u8 = 1;
 /// Exit code if its end is not known.
 const EXIT_UNKNOWN: u8 = 1;
 /// The longest wait for a client to read what the server says.
@@ -96,9 +96,10 @@ fn start_child(args: &WrapperArgs, log: &Outlet) -> Result<StartedServer, StartF
         .server
         .split_first()
         .ok_or_else(|| misuse("the server is missing"))?;
-    let mut child = start_server(program, arguments).map_err(|error| StartFault {
-        text: format!("cannot run {}: {error}", program.display()),
-        code: ExitCode::from(EXIT_CANNOT_RUN),
+    let mut child = start_server(program, arguments).map_err(|error| {
+        let (text, code) = failed_start(program, &error);
+        let code = ExitCode::from(code);
+        StartFault { text, code }
     })?;
     let mut pumps = JoinSet::new();
     let (input, end) = Outlet::open();
@@ -142,7 +143,7 @@ fn start_session(
     let name = target.url().host().unwrap_or_default().to_owned();
     let (server, output) = HttpServer::start(target, lines, events, log.clone()).map_err(|error| StartFault {
         text: format!("cannot set up TLS: {error}"),
-        code: ExitCode::from(EXIT_CANNOT_RUN),
+        code: ExitCode::from(EXIT_NO_TLS),
     })?;
     Ok(StartedServer {
         identity,

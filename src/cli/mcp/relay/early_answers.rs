@@ -17,9 +17,6 @@ const KNOWN_TIMEOUTS: [(&str, Duration); 3] = [
 ];
 /// The time between an early answer and the client's timeout: at most a tenth of that.
 const HEAD_START: Duration = Duration::from_secs(5);
-/// The time between two looks for the run of another process.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-
 impl CallRelay {
     /// Returns the time after which the client gives a call up. `None` if it is not known.
     pub(super) fn client_timeout(&self) -> Option<Duration> {
@@ -30,7 +27,7 @@ impl CallRelay {
     }
 
     /// Returns the time after which a call gets an early answer. `None` if it never does.
-    fn answer_after(&self) -> Option<Duration> {
+    pub(super) fn answer_after(&self) -> Option<Duration> {
         match self.settings.answer_after {
             AnswerAfter::Never => None,
             AnswerAfter::After(time) => Some(time),
@@ -41,40 +38,8 @@ impl CallRelay {
         }
     }
 
-    /// Returns the time of the next tick that is needed.
-    pub(in crate::cli::mcp) fn next_wake(&self) -> Option<Duration> {
-        let look = (!self.elsewhere.is_empty()).then(|| self.looked_at.saturating_add(LOOK_INTERVAL));
-        let answer = self.answer_after().and_then(|after| {
-            let runs = self.runs.values().filter(|run| run.is_open() || run.waits_elsewhere());
-            let of_runs = runs.flat_map(|run| run.asker.iter().chain(&run.waiters));
-            let askers = of_runs.chain(self.elsewhere.iter().map(|(_, asker)| asker));
-            let readings = askers
-                .filter(|asker| !asker.is_asked)
-                .map(|asker| asker.since_active.saturating_add(after));
-            self.clock.time_of(readings.min()?)
-        });
-        [look, answer, self.next_heartbeat(), self.next_claim()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    /// Looks for what has become due.
-    pub(super) fn take_tick(&mut self) {
-        self.ask_for_due();
-        self.send_due_claims();
-        self.send_heartbeats();
-        if !self.elsewhere.is_empty() && self.now >= self.looked_at.saturating_add(LOOK_INTERVAL) {
-            self.looked_at = self.now;
-            let mut hashes: Vec<_> = self.elsewhere.iter().map(|(hash, _)| *hash).collect();
-            hashes.sort_unstable();
-            hashes.dedup();
-            self.effects.extend(hashes.into_iter().map(RelayEffect::Look));
-        }
-    }
-
     /// Asks the proxy about the calls whose early answer is due, and answers those that it cannot know.
-    fn ask_for_due(&mut self) {
+    pub(super) fn ask_for_due(&mut self) {
         let Some(after) = self.answer_after() else {
             return;
         };

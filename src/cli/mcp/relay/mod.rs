@@ -17,6 +17,7 @@ mod server_side;
 mod state;
 #[cfg(test)]
 mod tests;
+mod ticks;
 
 pub(super) use events::{
     ClaimAnswer, ClaimOrder, FoundRun, KeptPlace, KeptResult, OnceTools, PostReply, RelayEffect, RelayEvent,
